@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the services ask of a hypervisor. The libvirt implementation and the test fake both keep to this.
+
+Names of pools and volumes identify volumes; UUIDs identify domains. Sizes are bytes. Everything raises Kvm2Error; "gone already" is None on
+a read and False on a delete, never an error.
+"""
+
+from __future__ import annotations
+
+
+class Hypervisor:
+    """One connection to one hypervisor."""
+
+    uri = ""
+
+    def close(self):
+        raise NotImplementedError
+
+    # -- the host
+
+    def is_local(self):
+        """Does this process run on the machine of the daemon? Told by the URI: it names no host."""
+        raise NotImplementedError
+
+    def host(self):
+        """model.HostFacts of the machine."""
+        raise NotImplementedError
+
+    def domain_capabilities(self, virt_type, arch=None, machine=None):
+        """The domain capabilities XML, or None where the host does not support that combination."""
+        raise NotImplementedError
+
+    # -- pools and volumes
+
+    def pools(self):
+        """All pools, as model.Pool."""
+        raise NotImplementedError
+
+    def pool(self, name):
+        """model.Pool or None."""
+        raise NotImplementedError
+
+    def refresh_pool(self, name):
+        raise NotImplementedError
+
+    def volumes(self, pool):
+        """All volumes of an active pool, as model.Volume; one that vanishes meanwhile is left out."""
+        raise NotImplementedError
+
+    def volume(self, pool, name):
+        """model.Volume or None."""
+        raise NotImplementedError
+
+    def create_volume(self, pool, xml):
+        """Create a volume from its XML and return it as model.Volume. A full pool is a quota error and leaves nothing."""
+        raise NotImplementedError
+
+    def delete_volume(self, pool, name):
+        """True when it was deleted, False when it was gone already."""
+        raise NotImplementedError
+
+    def resize_volume(self, pool, name, capacity):
+        raise NotImplementedError
+
+    def upload(self, pool, name, blocks, length):
+        """Send exactly `length` bytes from the iterable `blocks` into a volume. A source that is longer or shorter, or raises, aborts the
+        stream: never one byte more is sent, and a short one is never finished."""
+        raise NotImplementedError
+
+    def download(self, pool, name, offset, length):
+        """Iterate over blocks of bytes of a volume's file, `length` bytes from `offset`; fewer when the file ends before."""
+        raise NotImplementedError
+
+    # -- domains
+
+    def domains(self):
+        """All domains, running and defined, as model.Domain; one whose XML cannot be read says so in `unreadable`."""
+        raise NotImplementedError
+
+    def domain(self, uuid):
+        """model.Domain or None."""
+        raise NotImplementedError
+
+    def domain_by_name(self, name):
+        """model.Domain or None."""
+        raise NotImplementedError
+
+    def define(self, xml):
+        """Define or redefine; returns the model.Domain. An unsupported configuration is a permanent error."""
+        raise NotImplementedError
+
+    def set_metadata(self, uuid, prefix, namespace, xml):
+        """Set the metadata element of a namespace in the persistent definition (and the live one); False when the domain is gone."""
+        raise NotImplementedError
+
+    def start(self, uuid):
+        """Start a domain that is off; one that runs already is fine."""
+        raise NotImplementedError
+
+    def resume(self, uuid):
+        raise NotImplementedError
+
+    def shutdown(self, uuid):
+        """Ask the guest to shut down (ACPI); False when it is off or gone already."""
+        raise NotImplementedError
+
+    def destroy(self, uuid):
+        """Stop at once; False when it is off or gone already."""
+        raise NotImplementedError
+
+    def undefine(self, uuid):
+        """Undefine with managed save, snapshot and checkpoint metadata, NVRAM and TPM state; False when it is gone already."""
+        raise NotImplementedError
+
+    def set_autostart(self, uuid, on):
+        raise NotImplementedError
+
+    def block_resize(self, uuid, path, capacity):
+        """Grow the disk with that source path of a running guest."""
+        raise NotImplementedError
+
+    def addresses(self, uuid, source):
+        """Addresses of a running guest, as model.Address. source: lease, agent or arp. Unknown yet is an empty tuple."""
+        raise NotImplementedError
+
+    # -- networks
+
+    def networks(self):
+        raise NotImplementedError

@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ownership mark in a domain's metadata: rendered and parsed here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Optional, Union
+
+from . import names
+from .xml import etree, parse
+
+URI = "urn:egress:kvm2:instance:1"
+PREFIX = "kvm2"
+ROOT = "instance"
+# Clocks of controllers and hypervisors may differ by this much before a future time is called wrong.
+CLOCK_SKEW = 300
+
+_CHILDREN = ("managed", "fleet", "name", "uid", "host", "createdAt", "generation", "base", "seed", "deleting", "hold", "run")
+_REQUIRED = ("managed", "fleet", "name", "uid", "createdAt")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """created_at and deleting are seconds since the epoch."""
+
+    fleet: str
+    name: str
+    uid: str
+    created_at: float
+    host: str = ""
+    generation: str = ""
+    base: str = ""
+    seed: str = ""
+    deleting: Optional[float] = None
+    hold: str = ""
+    run: str = ""
+    managed: bool = True
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A mark that is there and cannot be believed: the domain is reported and never touched."""
+
+    why: str
+
+
+def format_time(seconds):
+    return datetime.fromtimestamp(int(seconds), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text):
+    """Seconds since the epoch of an RFC 3339 time, or None."""
+    text = text.strip()
+    if len(text) < 20 or text[10] not in "Tt":
+        return None
+    if text[-1] in "Zz":
+        text = text[:-1] + "+00:00"
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return parsed.timestamp() if parsed.tzinfo is not None and parsed.timestamp() > 0 else None
+
+
+def to_element(mark):
+    root = etree.Element(f"{{{URI}}}{ROOT}", nsmap={PREFIX: URI})
+    values = {
+        "managed": "true", "fleet": mark.fleet, "name": mark.name, "uid": mark.uid, "host": mark.host,
+        "createdAt": format_time(mark.created_at), "generation": mark.generation, "base": mark.base, "seed": mark.seed,
+        "deleting": None if mark.deleting is None else format_time(mark.deleting), "hold": mark.hold, "run": mark.run,
+    }
+    for child in _CHILDREN:
+        if values[child]:
+            etree.SubElement(root, f"{{{URI}}}{child}").text = values[child]
+    return root
+
+
+def parse_element(root) -> Union[Mark, Unreadable]:
+    """The mark in an element {URI}instance."""
+    found = {}
+    for child in root:
+        if not isinstance(child.tag, str):
+            continue
+        tag = etree.QName(child)
+        if tag.namespace != URI or tag.localname not in _CHILDREN:
+            continue
+        if tag.localname in found:
+            return Unreadable(f"<{tag.localname}> appears more than once")
+        found[tag.localname] = "".join(_text(child)).strip()
+    for child in _REQUIRED:
+        if not found.get(child):
+            return Unreadable(f"<{child}> is {'empty' if child in found else 'missing'}")
+    if found["managed"] != "true":
+        return Unreadable(f"<managed> is {found['managed']!r} and not 'true'")
+    for child in ("fleet", "name"):
+        if not names.is_label(found[child]):
+            return Unreadable(f"<{child}> {found[child]!r} is not a label")
+    uid = names.parse_uid(found["uid"])
+    if uid is None:
+        return Unreadable(f"<uid> {found['uid']!r} is not a UUID")
+    created_at = parse_time(found["createdAt"])
+    if created_at is None:
+        return Unreadable(f"<createdAt> {found['createdAt']!r} is not an RFC 3339 time after 1970")
+    deleting = None
+    if "deleting" in found:
+        deleting = parse_time(found["deleting"])
+        if deleting is None:
+            return Unreadable(f"<deleting> {found['deleting']!r} is not an RFC 3339 time after 1970")
+    return Mark(
+        fleet=found["fleet"], name=found["name"], uid=uid, created_at=created_at, deleting=deleting,
+        **{child: found.get(child, "") for child in ("host", "generation", "base", "seed", "hold", "run")})
+
+
+def _text(element):
+    """All text of an element, comments left out, nested elements' text included."""
+    yield element.text or ""
+    for child in element:
+        if isinstance(child.tag, str):
+            yield from _text(child)
+        yield child.tail or ""
+
+
+def of_tree(domain_tree) -> Union[Mark, Unreadable, None]:
+    """The mark in a parsed <domain>, found by namespace; None where there is none."""
+    elements = domain_tree.findall(f"metadata/{{{URI}}}{ROOT}")
+    if not elements:
+        return None
+    if len(elements) > 1:
+        return Unreadable(f"there are {len(elements)} marks")
+    return parse_element(elements[0])
+
+
+def of_domain(domain) -> Union[Mark, Unreadable, None]:
+    """The mark of a model.Domain: that of the persistent definition, else of the running guest."""
+    if domain.any_xml is None:
+        return Unreadable("the domain's XML cannot be read" + (f": {domain.unreadable}" if domain.unreadable else ""))
+    return of_tree(parse(domain.any_xml))
+
+
+def why_not_ours(domain, mark) -> Optional[str]:
+    """None when the domain is ours: mark, UUID and name agree; else the reason."""
+    if mark is None:
+        return "it carries no mark of this collection"
+    if isinstance(mark, Unreadable):
+        return f"its mark is unreadable: {mark.why}"
+    if mark.uid != domain.uuid:
+        return f"its mark has the uid {mark.uid} but the domain's UUID is {domain.uuid}"
+    if names.domain_name(mark.fleet, mark.name) != domain.name:
+        return f"its mark names {names.domain_name(mark.fleet, mark.name)} but the domain is named {domain.name}"
+    return None

@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the collection knows of a hypervisor's objects: plain frozen values, no libvirt in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+# Domain states, as libvirt's virDomainState numbers them.
+STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
+FILE_POOLS = ("dir", "fs", "netfs")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A storage pool. Sizes in bytes, as libvirt reports them (available is the filesystem's f_bfree)."""
+
+    name: str
+    uuid: str
+    type: str
+    active: bool
+    path: Optional[str] = None
+    capacity: int = 0
+    allocation: int = 0
+    available: int = 0
+    autostart: bool = False
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A storage volume. Sizes in bytes, mtime in seconds since the epoch on the pool's clock (None where libvirt gives none)."""
+
+    pool: str
+    name: str
+    path: str
+    type: str = "file"
+    format: Optional[str] = None
+    capacity: int = 0
+    allocation: int = 0
+    physical: int = 0
+    mtime: Optional[float] = None
+    backing_path: Optional[str] = None
+    backing_format: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A domain. xml is the persistent (inactive) definition, live_xml that of the running guest; either is None where there is none."""
+
+    name: str
+    uuid: str
+    state: str
+    reason: str = ""
+    active: bool = False
+    persistent: bool = True
+    autostart: bool = False
+    managed_save: bool = False
+    snapshots: int = 0
+    checkpoints: int = 0
+    xml: Optional[str] = None
+    live_xml: Optional[str] = None
+    unreadable: Optional[str] = None
+
+    @property
+    def any_xml(self):
+        return self.xml if self.xml is not None else self.live_xml
+
+    @property
+    def xmls(self):
+        return tuple(text for text in (self.xml, self.live_xml) if text is not None)
+
+
+@dataclass(frozen=True)
+class Network:
+    name: str
+    uuid: str
+    active: bool
+    bridge: Optional[str] = None
+    autostart: bool = False
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address of a guest's interface. source: lease, agent or arp."""
+
+    mac: str
+    address: str
+    prefix: int
+    source: str
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """memory in bytes; versions as libvirt's integers (major * 1000000 + minor * 1000 + release)."""
+
+    hostname: str
+    arch: str
+    cpus: int
+    memory: int
+    libvirt_version: int
+    hypervisor_version: int
+    capabilities_xml: str = ""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Everything that could hold a reference to a file: read before any decision to delete.
+
+    unreadable names what could not be read, with the cause; inactive_pools and unrefreshed are names of pools.
+    """
+
+    pools: Tuple[Pool, ...]
+    volumes: Tuple[Volume, ...]
+    domains: Tuple[Domain, ...]
+    unreadable: Tuple[Tuple[str, str], ...] = ()
+    inactive_pools: Tuple[str, ...] = ()
+    unrefreshed: Tuple[Tuple[str, str], ...] = ()
