@@ -30,7 +30,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class Volume:
-    """A storage volume. Sizes in bytes, mtime in seconds since the epoch on the pool's clock (None where libvirt gives none)."""
+    """A storage volume. Sizes in bytes, mtime in seconds since the epoch on the pool's clock (None where libvirt gives none).
+
+    unreadable says why nothing but its name and path is known.
+    """
 
     pool: str
     name: str
@@ -43,6 +46,7 @@ class Volume:
     mtime: Optional[float] = None
     backing_path: Optional[str] = None
     backing_format: Optional[str] = None
+    unreadable: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one run pipeline: observe → plan → [check mode stops here] → apply → result. The only check-mode test and the only fail_json."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from .._host import libvirt_hypervisor
+from .._host.deadline import Deadline
+from .._policy import names
+from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
+from .._policy.xml import LXML_IMPORT_ERROR
+from .args import connection_arguments, parse_connection
+
+_PACKAGES = {"libvirt": "python3-libvirt (Debian, Ubuntu, Fedora: the same name)", "lxml": "python3-lxml"}
+
+
+class Context:
+    """What a service may use besides the hypervisor: a nonce, the clock (seconds since the epoch), a place for warnings, and the list of
+    what was done and what failed, from which the result is made."""
+
+    def __init__(self, nonce, warn, clock=time.time, deadline=None):
+        self.nonce = nonce
+        self.clock = clock
+        self.warn = warn
+        self.deadline = deadline
+        self.done = []
+        self.failures = []
+
+    def did(self, action):
+        self.done.append(action)
+
+    def failed(self, item, error):
+        """Note that one item of a set failed; the others go on and the module fails at the end."""
+        self.failures.append((item, error))
+
+
+class Service:
+    """One module's work. observe and plan are the same in check mode and out of it; apply does what the plan says and nothing else."""
+
+    def __init__(self, params, context):
+        self.params = params
+        self.context = context
+
+    def observe(self, hypervisor):
+        """Read what the plan needs. Changes nothing but the daemon's view of its pools."""
+        raise NotImplementedError
+
+    def plan(self, seen):
+        """The Plan that leads from what was seen to what was asked for. Wrong input and impossible wishes are raised here."""
+        raise NotImplementedError
+
+    def predict(self, seen, plan):
+        """The result as it would be once the plan was done."""
+        raise NotImplementedError
+
+    def apply(self, hypervisor, seen, plan):
+        """Do the plan and return the result."""
+        raise NotImplementedError
+
+
+def new_nonce():
+    return secrets.token_hex(3)
+
+
+def run_module(service_class, arguments, timeout="1h", longest_timeout=None, connect=True, **constraints):
+    """Run a module: `arguments` is its own argument spec, to which the connection options are added unless connect is False."""
+    spec = dict(arguments)
+    if connect:
+        spec.update(connection_arguments(timeout))
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True, **constraints)
+    context = Context(nonce=new_nonce, warn=module.warn)
+    plan = result = None
+    try:
+        if connect:
+            _require_libraries()
+            connection = parse_connection(module.params, longest_timeout)
+            deadline = context.deadline = Deadline(connection.timeout, connection.uri)
+        if module.check_mode:
+            context.nonce = lambda: names.PREDICTED_NONCE
+        service = service_class(module.params, context)
+        hypervisor = None
+        if connect:
+            hypervisor = libvirt_hypervisor.LibvirtHypervisor(
+                connection.uri, deadline, connection.connect_timeout, connection.keepalive_interval, connection.keepalive_count)
+        try:
+            seen = service.observe(hypervisor)
+            plan = service.plan(seen)
+            if module.check_mode:
+                result = service.predict(seen, plan)
+            else:
+                result = service.apply(hypervisor, seen, plan)
+        finally:
+            if hypervisor is not None:
+                hypervisor.close()
+    except Kvm2Error as error:
+        _fail(module, context, [(None, error)], {})
+    if context.failures:
+        _fail(module, context, context.failures, result)
+    module.exit_json(**finish(plan, result, module._diff))
+
+
+def finish(plan, result, with_diff):
+    """The result of a run that succeeded, in check mode and out of it: changed, actions and diff come from the plan."""
+    complete = dict(result, changed=plan.changed, actions=plan.as_list())
+    if with_diff:
+        complete["diff"] = plan.diff()
+    return complete
+
+
+def failure(context, failures, result):
+    """The result of a run in which something failed: what was done, and the first failure as `error`, all of them as `errors`."""
+    errors = [dict(error.as_dict(), item=item) if item is not None else error.as_dict() for item, error in failures]
+    message = errors[0]["message"] if len(errors) == 1 else f"{len(errors)} failures: " + " | ".join(error["message"] for error in errors)
+    error = dict(errors[0], kind=kind_of_several(error["kind"] for error in errors))
+    return dict(
+        result, msg=message, error=error, errors=errors, changed=any(action.changes for action in context.done),
+        actions=[action.as_dict() for action in context.done])
+
+
+def _fail(module, context, failures, result):
+    module.fail_json(**failure(context, failures, result))
+
+
+def _require_libraries():
+    for library, problem in (("libvirt", libvirt_hypervisor.LIBVIRT_IMPORT_ERROR), ("lxml", LXML_IMPORT_ERROR)):
+        if problem is not None:
+            raise Kvm2Error(
+                PERMANENT, "load", f"the Python library {library}", f"{sys.executable} cannot import it: {problem.strip().splitlines()[-1]}",
+                f"Install {_PACKAGES[library]} where the module runs, or set ansible_python_interpreter to a Python that has it.")
