@@ -9,6 +9,7 @@ import argparse
 import sys
 
 import environment
+import sanity
 from console import ToolError, say
 
 
@@ -17,10 +18,18 @@ def _venv(_args: argparse.Namespace) -> int:
     return 0
 
 
+def _sanity(args: argparse.Namespace) -> int:
+    sanity.run(args.arguments)
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tests/tools", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("venv", help="make the Python environment with the pinned tools").set_defaults(call=_venv)
+    command = commands.add_parser("sanity", help="ansible-test sanity over a copy of the checkout")
+    command.add_argument("arguments", nargs="*", help="handed on to ansible-test, after --")
+    command.set_defaults(call=_sanity)
     return parser
 
 

@@ -71,7 +71,7 @@ class Background:
         code = self.process.wait()
         self.reader.join()
         if code:
-            raise ToolError(f"Failed to {what}: exit code {code} from: {shlex.join(self.command)} (its output is above, marked [{self.prefix}])")
+            raise ToolError(f"Failed to {what}: exit code {code} from: {shlex.join(self.command)} (see the lines marked [{self.prefix}])")
 
     def stop(self) -> None:
         """End it where another step has failed; what it leaves half done is finished by the next run."""

@@ -92,3 +92,14 @@ def clean_env() -> dict[str, str]:
     """The caller's environment without what would lead Python or Ansible astray."""
     dropped = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     return {key: value for key, value in os.environ.items() if key not in dropped}
+
+
+def venv_env(venv: Path) -> dict[str, str]:
+    """Environment for the venv's programs: its bin first on PATH, and the collection findable."""
+    env = clean_env()
+    env["PATH"] = f"{venv / 'bin'}{os.pathsep}{env.get('PATH', os.defpath)}"
+    env["VIRTUAL_ENV"] = str(venv)
+    # The tools of ansible-test are dozens of packages; only their errors are of interest.
+    env["PIP_QUIET"] = "1"
+    env["ANSIBLE_COLLECTIONS_PATH"] = str(place())
+    return env

@@ -94,5 +94,5 @@ def choose() -> Interpreter:
             found.setdefault(python.path, python)
     if not found:
         wanted = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
-        raise ToolError(f"Failed to choose a Python: none of {wanted} is on this machine. Install one, for example: apt-get install python3")
+        raise ToolError(f"Failed to choose a Python: none of {wanted} is on this machine. Install one of them")
     return max(found.values(), key=lambda python: (python.version, python.has_ensurepip and python.has_headers))
