@@ -9,12 +9,18 @@ import argparse
 import sys
 
 import environment
+import linting
 import sanity
 from console import ToolError, say
 
 
 def _venv(_args: argparse.Namespace) -> int:
     say(f"environment: {environment.ensure()}")
+    return 0
+
+
+def _lint(_args: argparse.Namespace) -> int:
+    linting.lint()
     return 0
 
 
@@ -27,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tests/tools", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("venv", help="make the Python environment with the pinned tools").set_defaults(call=_venv)
+    commands.add_parser("lint", help="every linter over the checkout").set_defaults(call=_lint)
     command = commands.add_parser("sanity", help="ansible-test sanity over a copy of the checkout")
     command.add_argument("arguments", nargs="*", help="handed on to ansible-test, after --")
     command.set_defaults(call=_sanity)

@@ -16,7 +16,7 @@ from console import Step, ToolError, must
 from paths import CHECKOUT, IN_COLLECTIONS, SANITY
 
 
-def _files() -> list[str]:
+def checkout_files() -> list[str]:
     """Every file that is or would be committed, relative to the checkout."""
     done = subprocess.run(
         ["git", "-c", "safe.directory=*", "-C", CHECKOUT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -32,7 +32,7 @@ def copy_checkout(target: Path) -> None:
     """Make target a fresh git tree with the checkout's files as they are now."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for name in _files():
+    for name in checkout_files():
         source = CHECKOUT / name
         if source.is_symlink() or source.is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
