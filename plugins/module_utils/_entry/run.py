@@ -101,6 +101,9 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
                 hypervisor.close()
     except Kvm2Error as error:
         _fail(module, context, [(None, error)], {})
+    finally:
+        if context.deadline is not None:
+            context.deadline.cancel()
     if context.failures:
         _fail(module, context, context.failures, result)
     module.exit_json(**finish(plan, result, module._diff))

@@ -47,3 +47,18 @@ def touch(path):
     except FileNotFoundError:
         return False
     return True
+
+
+def filesystem_type(path):
+    """Type of the filesystem a path lies on, by the mount table; None where that cannot be told."""
+    path, best, kind = os.path.realpath(path), "", None
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
+            for line in mounts:
+                fields = line.split(" ")
+                folder = fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape", "replace")
+                if (path == folder or path.startswith(folder.rstrip("/") + "/")) and len(folder) >= len(best):
+                    best, kind = folder, fields[2]
+    except OSError:
+        return None
+    return kind
