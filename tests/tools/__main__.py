@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
+import building
+import cleaning
+import demo
 import environment
 import linting
+import nested
+import provision
 import sanity
+import testing
 from console import ToolError, say
 
 
@@ -29,14 +36,47 @@ def _sanity(args: argparse.Namespace) -> int:
     return 0
 
 
+def _build(_args: argparse.Namespace) -> int:
+    building.build()
+    return 0
+
+
+def _clean(_args: argparse.Namespace) -> int:
+    cleaning.clean()
+    return 0
+
+
+_COMMANDS = {
+    "venv": ("make the Python environment with the pinned tools", _venv),
+    "lint": ("every linter over the checkout", _lint),
+    "sanity": ("ansible-test sanity over a copy of the checkout; arguments go to ansible-test", _sanity),
+    "unit": ("the unit tests; arguments go to pytest", lambda args: testing.unit(args.arguments)),
+    "integration": ("the integration tests; arguments go to pytest", lambda args: testing.integration(args.arguments)),
+    "test": ("lint, sanity, units, integration", lambda args: testing.test(everything=False)),
+    "test-all": ("everything there is", lambda args: testing.test(everything=True)),
+    "build": ("the collection's archive", _build),
+    "clean": ("remove what the tooling made in the state folder", _clean),
+    "demo": ("all of the demo; arguments go to ansible-playbook", lambda args: demo.demo(args.guest, args.arguments)),
+    "provision": (
+        "the demo's fleet on hypervisors that are up; arguments go to ansible-playbook",
+        lambda args: provision.provision(args.inventory, args.fleet, args.arguments),
+    ),
+}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tests/tools", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("venv", help="make the Python environment with the pinned tools").set_defaults(call=_venv)
-    commands.add_parser("lint", help="every linter over the checkout").set_defaults(call=_lint)
-    command = commands.add_parser("sanity", help="ansible-test sanity over a copy of the checkout")
-    command.add_argument("arguments", nargs="*", help="handed on to ansible-test, after --")
-    command.set_defaults(call=_sanity)
+    for name, (text, call) in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(call=call, arguments=[])
+        if name in ("sanity", "unit", "integration", "demo", "provision"):
+            command.add_argument("arguments", nargs="*", help="handed on; put -- before them")
+        if name == "demo":
+            command.add_argument("--guest", default="micro", help="the guest image: micro")
+        if name == "provision":
+            command.add_argument("--inventory", type=Path, default=nested.INVENTORY, help="inventory of the hypervisors")
+            command.add_argument("--fleet", type=Path, default=provision.FLEET, help="file that sets kvm2_fleet")
     return parser
 
 

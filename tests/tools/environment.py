@@ -48,7 +48,7 @@ def locked(name: str) -> Iterator[None]:
 def ensure_packages(*, lint: bool = False) -> None:
     """Install the Debian packages that the venv (and lint) needs."""
     hostpackages.install(hostpackages.missing(interpreter.choose(), lint=lint))
-    interpreter.choose.cache_clear()
+    interpreter.forget()
 
 
 def ensure() -> Path:

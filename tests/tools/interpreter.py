@@ -45,6 +45,7 @@ class Interpreter:
         return self.path.parent in (Path("/usr/bin"), Path("/bin"))
 
 
+@functools.cache
 def probe(command: str | Path) -> Interpreter | None:
     """Run a candidate; None where it is not a working Python (a version manager's shim may only print an error)."""
     try:
@@ -83,16 +84,31 @@ def _on_path(name: str) -> Iterator[Path]:
             yield Path(folder, name)
 
 
+def available(version: tuple[int, int]) -> list[Interpreter]:
+    """The working Pythons of a version, outside of any venv (one inside would make the new environment depend on it)."""
+    found = {python.path: python for python in map(probe, candidates()) if python and python.version == version}
+    return [python for python in found.values() if not (python.path.parent.parent / "pyvenv.cfg").exists()]
+
+
 @functools.cache
+def _best(version: tuple[int, int]) -> Interpreter | None:
+    return max(available(version), key=lambda python: python.has_ensurepip and python.has_headers, default=None)
+
+
 def choose() -> Interpreter:
-    """The newest supported Python on this machine; of equal ones, one that can make a venv and compile extensions as it is."""
-    found = {}
-    for command in candidates():
-        python = probe(command)
-        # One inside a venv would make the new environment depend on it.
-        if python and python.version in SUPPORTED and not (python.path.parent.parent / "pyvenv.cfg").exists():
-            found.setdefault(python.path, python)
-    if not found:
-        wanted = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
-        raise ToolError(f"Failed to choose a Python: none of {wanted} is on this machine. Install one of them")
-    return max(found.values(), key=lambda python: (python.version, python.has_ensurepip and python.has_headers))
+    """The newest supported Python here, or that of $KVM2_PYTHON; of equal ones, one that makes a venv and compiles as it is."""
+    wanted = os.environ.get("KVM2_PYTHON")
+    versions = [version for version in SUPPORTED if wanted in (None, "", ".".join(map(str, version)))]
+    for version in versions:
+        if python := _best(version):
+            return python
+    names = ", ".join(".".join(map(str, version)) for version in SUPPORTED)
+    if not versions:
+        raise ToolError(f"Failed to choose Python {wanted}: KVM2_PYTHON must be one of {names}")
+    raise ToolError(f"Failed to choose a Python: {wanted or 'none of ' + names} is not on this machine. Install it, or another of {names}")
+
+
+def forget() -> None:
+    """Look again at the next choose(): packages were installed meanwhile."""
+    probe.cache_clear()
+    _best.cache_clear()
