@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every module that opens a connection has in common."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+requirements:
+  - Python 3.9 or newer
+  - libvirt-python (Debian package C(python3-libvirt))
+  - lxml (Debian package C(python3-lxml))
+options:
+  uri:
+    description:
+      - The libvirt URI of the hypervisor.
+      - A URI that names no host, such as V(qemu:///system), is local. The module then sees the pool's files and its figures and guarantees
+        are better for it. A role therefore runs the modules on the hypervisor.
+      - Falls back to the environment variable E(KVM2_URI) where it is not given.
+    type: str
+    default: qemu:///system
+  connect_timeout:
+    description:
+      - How long opening the connection may take, as a duration such as V(10s). A bare number is seconds.
+    type: str
+    default: 10s
+  keepalive_interval:
+    description:
+      - How often a silent connection is probed, as a duration.
+    type: str
+    default: 5s
+  keepalive_count:
+    description:
+      - After how many probes without an answer the connection is given up. The failure is then of the kind V(transient).
+    type: int
+    default: 3
+  timeout:
+    description:
+      - The hard deadline for the whole module, as a duration such as V(90s), V(10m) or V(1h).
+    type: str
+    default: 1h
+  exclusive:
+    description:
+      - Says that no other libvirt daemon uses the storage pools of this hypervisor.
+      - A pool that several daemons share could lose a base that another daemon's guests need, so C(netfs) pools, and C(dir) pools on a
+        network filesystem, are refused unless this is V(true).
+    type: bool
+    default: false
+"""

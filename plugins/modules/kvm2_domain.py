@@ -1,0 +1,522 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kvm2_domain
+short_description: Keep the domains of a fleet's instances as declared
+version_added: 0.1.0
+author:
+  - egress.kvm2 contributors (@egress-kvm2)
+description:
+  - Makes sure that each of O(instances) has a domain that carries the fleet's ownership mark, is defined over its overlay, has its
+    cloud-init seed, and is in the wanted state. Waits for all guests at the same time.
+  - The UUID of a domain is the C(uid) of its instance and its name is C(<fleet>.<name>). A domain of that name or UUID that does not carry
+    exactly this mark is never stopped, changed or deleted. It is a failure of the kind V(conflict) that names both.
+  - An update redefines the domain under the same UUID. MAC addresses never change unless they are given.
+  - Works on a whole set in one call. The failure of one instance does not stop the others; the module then fails at the end with the
+    outcome of each.
+extends_documentation_fragment:
+  - egress.kvm2.connection
+  - egress.kvm2.attributes
+requirements:
+  - pycdlib (Debian package C(python3-pycdlib))
+notes:
+  - O(user_data), O(network_config) and O(meta_data) are strings, so that their content can be kept out of logs. The filter
+    P(egress.kvm2.cloud_config#filter) renders a dictionary.
+options:
+  fleet:
+    description:
+      - The name of the fleet. Lower-case letters, digits and dashes, at most 32 characters.
+    type: str
+    required: true
+  host:
+    description:
+      - The hypervisor's name in the fleet definition. It is written into the mark; M(egress.kvm2.kvm2_gc) collects by it.
+    type: str
+    default: ""
+  pool:
+    description:
+      - The storage pool of overlays and seeds, which has to be active and of the type C(dir), C(fs) or C(netfs).
+    type: str
+    default: default
+  memory:
+    description:
+      - The guest's memory, as a size with a unit such as V(512MiB).
+      - Needed here or for each instance, unless O(state=absent).
+    type: str
+  vcpus:
+    description:
+      - The number of virtual processors.
+    type: int
+    default: 1
+  cpu_mode:
+    description:
+      - The processor model that the guest sees, as libvirt names the modes. By default V(host-model) where the guest runs under KVM, and
+        QEMU's own default where it is emulated.
+    type: str
+    choices: [host-model, host-passthrough, maximum]
+  machine:
+    description:
+      - The machine type, such as V(q35) or V(pc). By default the one that the hypervisor takes for its architecture.
+    type: str
+  firmware:
+    description:
+      - The firmware that the guest boots by.
+    type: str
+    choices: [bios, efi]
+    default: bios
+  virt_type:
+    description:
+      - V(kvm) and V(qemu) demand acceleration and emulation. V(auto) takes KVM where the hypervisor offers it.
+    type: str
+    choices: [auto, kvm, qemu]
+    default: auto
+  networks:
+    description:
+      - The guest's interfaces, in order. Each is on a libvirt network or on a bridge of the hypervisor.
+      - Needed here or for each instance, unless O(state=absent).
+    type: list
+    elements: dict
+    suboptions:
+      network:
+        description:
+          - The name of a libvirt network. Excludes O(networks[].bridge).
+        type: str
+      bridge:
+        description:
+          - The name of a bridge. Excludes O(networks[].network).
+        type: str
+      mac:
+        description:
+          - The MAC address. By default it is derived from the instance's UUID and the number of the interface, and so never changes.
+        type: str
+      model:
+        description:
+          - The model of the interface.
+        type: str
+        default: virtio
+  user_data:
+    description:
+      - The cloud-init user data, as text. It is not shown in any output.
+    type: str
+  network_config:
+    description:
+      - The cloud-init network configuration, as text. By default each interface is matched by its MAC address and asks a DHCP server.
+    type: str
+  meta_data:
+    description:
+      - Additional cloud-init metadata, as YAML text. C(instance-id) and C(local-hostname) are always set by the module.
+    type: str
+  autostart:
+    description:
+      - Whether the guest is started together with the hypervisor. A proxy should be back after its host was restarted, so it is by default.
+    type: bool
+    default: true
+  instances:
+    description:
+      - The instances. An empty list does nothing. An option that is given here counts for that instance in the place of the module's
+        own option of that name.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description:
+          - The name of the instance. Lower-case letters, digits and dashes, at most 32 characters.
+        type: str
+        required: true
+      uid:
+        description:
+          - The UUID of the instance. By default it is derived from O(fleet) and the name.
+        type: str
+      overlay:
+        description:
+          - The volume name of the overlay, as RV(egress.kvm2.kvm2_overlay#module:overlays[].overlay) returns it.
+          - By default the one that the domain has; where there is no domain, a young one that was made for it and never written to.
+        type: str
+      memory:
+        description:
+          - O(memory) for this instance alone.
+        type: str
+      vcpus:
+        description:
+          - O(vcpus) for this instance alone.
+        type: int
+      cpu_mode:
+        description:
+          - O(cpu_mode) for this instance alone.
+        type: str
+        choices: [host-model, host-passthrough, maximum]
+      machine:
+        description:
+          - O(machine) for this instance alone.
+        type: str
+      firmware:
+        description:
+          - O(firmware) for this instance alone.
+        type: str
+        choices: [bios, efi]
+      virt_type:
+        description:
+          - O(virt_type) for this instance alone.
+        type: str
+        choices: [auto, kvm, qemu]
+      networks:
+        description:
+          - O(networks) for this instance alone.
+        type: list
+        elements: dict
+        suboptions:
+          network:
+            description:
+              - The name of a libvirt network. Excludes O(instances[].networks[].bridge).
+            type: str
+          bridge:
+            description:
+              - The name of a bridge. Excludes O(instances[].networks[].network).
+            type: str
+          mac:
+            description:
+              - The MAC address. By default it is derived from the instance's UUID and the number of the interface, and so never changes.
+            type: str
+          model:
+            description:
+              - The model of the interface.
+            type: str
+            default: virtio
+      user_data:
+        description:
+          - O(user_data) for this instance alone.
+        type: str
+      network_config:
+        description:
+          - O(network_config) for this instance alone.
+        type: str
+      meta_data:
+        description:
+          - O(meta_data) for this instance alone.
+        type: str
+      autostart:
+        description:
+          - O(autostart) for this instance alone.
+        type: bool
+  state:
+    description:
+      - V(running) defines what is missing, starts what is off and resumes what somebody paused.
+      - V(stopped) defines what is missing and stops what runs, in the way that O(stop) tells.
+      - V(defined) defines what is missing and leaves the power state alone.
+      - V(absent) stops and deletes the domain together with its overlay, seed, managed save and NVRAM. Options that describe the present
+        state are allowed and do nothing. What is gone already is a success.
+    type: str
+    choices: [running, stopped, defined, absent]
+    default: running
+  wait:
+    description:
+      - What to wait for with O(state=running).
+    type: dict
+    suboptions:
+      for:
+        description:
+          - V(none) does not wait. V(running) waits until the domain runs. V(address) waits until a guest has an address that is
+            neither loopback nor link-local. V(agent) waits until the guest's agent answers.
+        type: str
+        choices: [none, running, address, agent]
+        default: running
+      timeout:
+        description:
+          - How long to wait at most, as a duration. All guests are waited for at the same time.
+        type: str
+        default: 5m
+      source:
+        description:
+          - Where addresses are read from. V(lease) asks the DHCP server of a libvirt network, V(agent) the guest's agent, V(arp) the
+            hypervisor's neighbour table. V(auto) asks those that can know.
+        type: str
+        choices: [auto, lease, agent, arp]
+        default: auto
+      family:
+        description:
+          - Which kind of address counts.
+        type: str
+        choices: [ipv4, ipv6]
+        default: ipv4
+  stop:
+    description:
+      - How a guest is stopped.
+    type: dict
+    suboptions:
+      mode:
+        description:
+          - V(graceful) asks the guest to shut down and powers it off where it has not within O(stop.timeout). V(force) powers it off at
+            once. A guest that is paused or stuck is powered off.
+        type: str
+        choices: [graceful, force]
+        default: graceful
+      timeout:
+        description:
+          - How long a guest may take to shut down, as a duration.
+        type: str
+        default: 60s
+  on_change:
+    description:
+      - What may happen to an instance that is there and differs from what is declared.
+      - V(report) changes nothing and lists the drift.
+      - V(redefine) lets the persistent definition follow. A running or saved guest goes on, and what waits for its restart is listed as
+        pending.
+      - V(restart) also restarts where something is pending.
+      - V(replace) also takes a fresh overlay where base, overlay or seed need it.
+    type: str
+    choices: [report, redefine, restart, replace]
+    default: redefine
+seealso:
+  - module: egress.kvm2.kvm2_overlay
+  - module: egress.kvm2.kvm2_gc
+"""
+
+EXAMPLES = r"""
+- name: Keep two proxies running and wait for their addresses
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    host: hv1
+    memory: 512MiB
+    networks:
+      - network: default
+    user_data: "{{ {'packages': ['tinyproxy']} | egress.kvm2.cloud_config }}"
+    wait:
+      for: address
+      timeout: 5m
+    instances:
+      - name: proxy-01
+      - name: proxy-02
+        memory: 1GiB
+  register: proxies
+
+- name: Say where they are
+  ansible.builtin.debug:
+    msg: "{{ dict(proxies.instances | map(attribute='name') | zip(proxies.instances | map(attribute='primary_address'))) }}"
+
+- name: Stop one of them, at once
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    memory: 1GiB
+    networks:
+      - network: default
+    state: stopped
+    stop:
+      mode: force
+    instances:
+      - name: proxy-02
+
+- name: Remove both, with their volumes
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    state: absent
+    instances:
+      - name: proxy-01
+      - name: proxy-02
+"""
+
+RETURN = r"""
+instances:
+  description: The instances, in the order of O(instances).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The name of the instance.
+      returned: always
+      type: str
+      sample: proxy-01
+    uid:
+      description: The UUID of the instance and of its domain.
+      returned: always
+      type: str
+      sample: 0b0d2f1c-2a4d-5f2e-9c56-2f0c6f2f7f11
+    domain:
+      description: The name of the domain.
+      returned: always
+      type: str
+      sample: edge.proxy-01
+    state:
+      description:
+        - The state that the domain is in, such as V(running), V(paused), V(shutoff) or V(absent). In check mode the predicted one.
+      returned: always
+      type: str
+      sample: running
+    reason:
+      description: Why the domain is in that state, where libvirt tells. For a failed instance the reason of its failure.
+      returned: always
+      type: str
+      sample: booted
+    addresses:
+      description: The addresses that were seen.
+      returned: always
+      type: list
+      elements: dict
+      contains:
+        mac:
+          description: The MAC address of the interface.
+          returned: always
+          type: str
+          sample: "52:54:00:12:34:56"
+        address:
+          description: The address.
+          returned: always
+          type: str
+          sample: 192.168.122.17
+        prefix:
+          description: The length of the network's prefix.
+          returned: always
+          type: int
+          sample: 24
+        source:
+          description: Where it was read, V(lease), V(agent) or V(arp).
+          returned: always
+          type: str
+          sample: lease
+    primary_address:
+      description: The first address of the wanted family on the first interface that has one. V(null) where there is none.
+      returned: always
+      type: str
+      sample: 192.168.122.17
+    mac:
+      description: The MAC address of the first interface.
+      returned: always
+      type: str
+      sample: "52:54:00:12:34:56"
+    overlay:
+      description: The volume name of the overlay.
+      returned: always
+      type: str
+      sample: kvm2-edge.proxy-01-0b0d2f1c-2a4d-5f2e-9c56-2f0c6f2f7f11-a1b2c3.qcow2
+    seed:
+      description: The volume name of the cloud-init seed.
+      returned: always
+      type: str
+      sample: kvm2-edge.proxy-01-0b0d2f1c-2a4d-5f2e-9c56-2f0c6f2f7f11-d4e5f6.iso
+    base:
+      description: The volume name of the base below the overlay.
+      returned: always
+      type: str
+      sample: kvm2-base-debian-12-0f3a9b1c2d4e5f60-a1b2c3.qcow2
+    drift:
+      description: How the instance differs from what is declared and was left as it is, or waits for a restart.
+      returned: always
+      type: list
+      elements: str
+      sample: []
+    actions:
+      description: What was done for this instance, or would be done in check mode, in order.
+      returned: always
+      type: list
+      elements: dict
+      sample:
+        - act: define
+          what: domain
+          name: edge.proxy-01
+          instance: proxy-01
+    error:
+      description: Why it failed for this instance.
+      returned: when it failed for this instance
+      type: dict
+      sample: {}
+actions:
+  description: What was done, or would be done in check mode, in order.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+error:
+  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  returned: failure
+  type: dict
+  sample:
+    kind: conflict
+    code: null
+    act: define
+    object: domain edge.proxy-01
+    hint: Rename or remove it.
+    message: "Failed to define domain edge.proxy-01: a domain of that name carries no mark of this collection. Rename or remove it."
+"""
+
+from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module
+from ansible_collections.egress.kvm2.plugins.module_utils._services.domain import DomainService
+
+
+def specification(vcpus=None, firmware=None, virt_type=None, autostart=None):
+    """The options that describe an instance: once for all instances, with defaults, and once for each, without."""
+    return {
+        "memory": {"type": "str"},
+        "vcpus": {"type": "int", "default": vcpus},
+        "cpu_mode": {"type": "str", "choices": ["host-model", "host-passthrough", "maximum"]},
+        "machine": {"type": "str"},
+        "firmware": {"type": "str", "choices": ["bios", "efi"], "default": firmware},
+        "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": virt_type},
+        "networks": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "network": {"type": "str"},
+                "bridge": {"type": "str"},
+                "mac": {"type": "str"},
+                "model": {"type": "str", "default": "virtio"},
+            },
+            "mutually_exclusive": [("network", "bridge")],
+            "required_one_of": [("network", "bridge")],
+        },
+        "user_data": {"type": "str", "no_log": True},
+        "network_config": {"type": "str", "no_log": True},
+        "meta_data": {"type": "str", "no_log": True},
+        "autostart": {"type": "bool", "default": autostart},
+    }
+
+
+ARGUMENTS = {
+    "fleet": {"type": "str", "required": True},
+    "host": {"type": "str", "default": ""},
+    "pool": {"type": "str", "default": "default"},
+    "instances": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "name": {"type": "str", "required": True},
+            "uid": {"type": "str"},
+            "overlay": {"type": "str"},
+            **specification(),
+        },
+    },
+    "state": {"type": "str", "choices": ["running", "stopped", "defined", "absent"], "default": "running"},
+    "wait": {
+        "type": "dict",
+        "apply_defaults": True,
+        "options": {
+            "for": {"type": "str", "choices": ["none", "running", "address", "agent"], "default": "running"},
+            "timeout": {"type": "str", "default": "5m"},
+            "source": {"type": "str", "choices": ["auto", "lease", "agent", "arp"], "default": "auto"},
+            "family": {"type": "str", "choices": ["ipv4", "ipv6"], "default": "ipv4"},
+        },
+    },
+    "stop": {
+        "type": "dict",
+        "apply_defaults": True,
+        "options": {
+            "mode": {"type": "str", "choices": ["graceful", "force"], "default": "graceful"},
+            "timeout": {"type": "str", "default": "60s"},
+        },
+    },
+    "on_change": {"type": "str", "choices": ["report", "redefine", "restart", "replace"], "default": "redefine"},
+    **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True),
+}
+
+
+def main():
+    run_module(DomainService, ARGUMENTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kvm2_image
+short_description: Keep a verified base image in a libvirt storage pool
+version_added: 0.1.0
+author:
+  - egress.kvm2 contributors (@egress-kvm2)
+description:
+  - Fetches a disk image once per hypervisor, verifies it, and publishes it in a storage pool as an immutable base that overlays are
+    backed by. Where the wanted image is there already, nothing is fetched and no network is needed.
+  - A base is never overwritten. Another digest makes another base beside the old one, and old overlays keep theirs.
+  - A base exists once its record does, which is the last thing to be written. A run that was killed leaves nothing that a later run
+    would use.
+  - Images that name a backing file or an external data file, that are encrypted, or whose header disagrees with O(format) are refused.
+  - Files of other tools in the same pool are never read, adopted or deleted.
+extends_documentation_fragment:
+  - egress.kvm2.connection
+  - egress.kvm2.attributes
+options:
+  key:
+    description:
+      - The name of the image, such as V(debian-12). Lower-case letters, digits and dashes, at most 32 characters.
+    type: str
+    required: true
+  url:
+    description:
+      - Where the image is fetched from, as an C(http), C(https) or C(file) URL.
+      - Exactly one of O(url) and O(src) is needed with O(state=present). With O(state=absent) it narrows the retirement to the bases
+        that came from there.
+    type: str
+  src:
+    description:
+      - An image file on the machine that the module runs on. Without O(checksum) it is pinned by its own digest.
+    type: path
+  checksum:
+    description:
+      - The digest of what is fetched, as V(sha256:<hex>) or V(sha512:<hex>), or as V(sha256:<URL of a SHA256SUMS file>) or
+        V(sha512:<URL of a SHA512SUMS file>).
+      - A sums file is asked when the image is imported and its answer is recorded. Later runs reuse that answer.
+      - Without it an image from O(url) is told by its O(key) and URL alone, and the newest one counts.
+    type: str
+  format:
+    description:
+      - The format of the image.
+    type: str
+    choices: [qcow2, raw]
+    default: qcow2
+  pool:
+    description:
+      - The storage pool, which has to be active and of the type C(dir), C(fs) or C(netfs).
+    type: str
+    default: default
+  state:
+    description:
+      - V(present) makes sure that the base is published.
+      - V(absent) retires the bases of this O(key). The record goes first, and a base that overlays still use stays for them and
+        is reported.
+    type: str
+    choices: [present, absent]
+    default: present
+  headers:
+    description:
+      - Additional HTTP request headers. They are visible in verbose output, so put C(no_log) on a task whose headers hold a secret.
+    type: dict
+  client_cert:
+    description:
+      - A PEM file with the client certificate, and optionally its key, for TLS client authentication.
+    type: path
+  client_key:
+    description:
+      - A PEM file with the key that belongs to O(client_cert), where that file does not hold it.
+    type: path
+  ca_path:
+    description:
+      - A PEM file with the certificates of the authorities to trust, in place of the system's.
+    type: path
+  validate_certs:
+    description:
+      - Whether the server's certificate is verified.
+    type: bool
+    default: true
+  use_proxy:
+    description:
+      - Whether the proxy that the environment names on the machine of the module is used.
+    type: bool
+    default: true
+  url_username:
+    description:
+      - The user for HTTP basic authentication.
+    type: str
+  url_password:
+    description:
+      - The password that belongs to O(url_username).
+    type: str
+  force_basic_auth:
+    description:
+      - Whether user and password are sent with the first request, for servers that do not ask for them properly.
+    type: bool
+    default: false
+  http_agent:
+    description:
+      - What the request calls itself in its C(User-Agent) header.
+    type: str
+    default: ansible-egress-kvm2
+  fetch_timeout:
+    description:
+      - How long the server may stay silent, while connecting and in the middle of the transfer, as a duration.
+    type: str
+    default: 30s
+  sparse:
+    description:
+      - Whether holes of the image stay holes in the pool. The default allocates the whole volume before its content is sent, so that a
+        full pool fails at once and leaves nothing behind.
+    type: bool
+    default: false
+  refresh:
+    description:
+      - Whether an unpinned O(url), or the sums file of O(checksum), is asked again though a base is there.
+      - V(never) does not touch the network once a base is published. V(if_modified) asks with a conditional request.
+    type: str
+    choices: [never, if_modified]
+    default: never
+  max_virtual_size:
+    description:
+      - Refuses images whose virtual size is larger, as a size such as V(1TiB). V(none) sets no limit.
+    type: str
+    default: 1TiB
+  tmpdir:
+    description:
+      - A folder on the machine of the module for an image whose length is not known beforehand. Its space is checked first.
+    type: path
+  verify:
+    description:
+      - When what the pool stored is read back and hashed. V(import) does it before a base is published, V(always) also on every later
+        run, V(never) leaves it out.
+    type: str
+    choices: [import, always, never]
+    default: import
+  timeout:
+    description:
+      - The hard deadline for the whole module, as a duration, at most V(12h).
+    type: str
+    default: 4h
+seealso:
+  - module: egress.kvm2.kvm2_overlay
+  - module: egress.kvm2.kvm2_gc
+"""
+
+EXAMPLES = r"""
+- name: Publish a pinned base from a distribution's server
+  egress.kvm2.kvm2_image:
+    key: debian-12
+    url: https://images.example.com/debian-12-genericcloud-amd64.qcow2
+    checksum: sha512:https://images.example.com/SHA512SUMS
+  register: base
+
+- name: Say where it is
+  ansible.builtin.debug:
+    msg: "{{ base.image.base }} in pool {{ base.image.pool }}"
+
+- name: Publish a base from a file on the hypervisor
+  egress.kvm2.kvm2_image:
+    key: proxy-appliance
+    src: /srv/images/proxy-appliance.qcow2
+
+- name: Retire every base of a key that nothing uses any more
+  egress.kvm2.kvm2_image:
+    key: debian-12
+    state: absent
+"""
+
+RETURN = r"""
+image:
+  description: The base. With O(state=absent) it holds O(key) and O(pool) only.
+  returned: success
+  type: dict
+  contains:
+    key:
+      description: The name of the image.
+      returned: success
+      type: str
+      sample: debian-12
+    base:
+      description: The volume's name. In check mode the part before the extension is V(xxxxxx) where the base is not there yet.
+      returned: success
+      type: str
+      sample: kvm2-base-debian-12-0f3a9b1c2d4e5f60-a1b2c3.qcow2
+    path:
+      description: The volume's path on the hypervisor.
+      returned: success
+      type: str
+      sample: /var/lib/libvirt/images/kvm2-base-debian-12-0f3a9b1c2d4e5f60-a1b2c3.qcow2
+    pool:
+      description: The storage pool.
+      returned: success
+      type: str
+      sample: default
+    format:
+      description: The format, V(qcow2) or V(raw).
+      returned: success
+      type: str
+      sample: qcow2
+    size:
+      description: The stored size in bytes. V(null) where it is not known in check mode.
+      returned: success
+      type: int
+      sample: 345374720
+    virtual_size:
+      description: The size in bytes of the disk that a guest sees. V(null) where it is not known in check mode.
+      returned: success
+      type: int
+      sample: 3221225472
+    digest:
+      description: The digest of what is stored, with its algorithm. V(null) where it is not known in check mode.
+      returned: success
+      type: str
+      sample: sha256:0f3a9b1c2d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8
+    source:
+      description: Where the image came from, without user and password.
+      returned: success
+      type: str
+      sample: https://images.example.com/debian-12-genericcloud-amd64.qcow2
+    published:
+      description: Whether the base is published. V(false) in check mode where it would be.
+      returned: success
+      type: bool
+      sample: true
+    published_at:
+      description: When it was published, RFC 3339 in UTC.
+      returned: when published
+      type: str
+      sample: "2026-01-31T12:00:00Z"
+    fetched:
+      description: Whether this run fetched it.
+      returned: success
+      type: bool
+      sample: false
+actions:
+  description: What was done, or would be done in check mode, in order.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - act: fetch
+      what: base
+      name: kvm2-base-debian-12-0f3a9b1c2d4e5f60-a1b2c3.qcow2
+error:
+  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  returned: failure
+  type: dict
+  sample:
+    kind: permanent
+    code: null
+    act: fetch
+    object: image https://images.example.com/debian-12-genericcloud-amd64.qcow2
+    hint: Check the URL.
+    message: "Failed to fetch image https://images.example.com/debian-12-genericcloud-amd64.qcow2: the server answered 404. Check the URL."
+"""
+
+from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module
+from ansible_collections.egress.kvm2.plugins.module_utils._services.image import ImageService
+
+ARGUMENTS = {
+    "key": {"type": "str", "required": True, "no_log": False},
+    "url": {"type": "str"},
+    "src": {"type": "path"},
+    "checksum": {"type": "str"},
+    "format": {"type": "str", "choices": ["qcow2", "raw"], "default": "qcow2"},
+    "pool": {"type": "str", "default": "default"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "headers": {"type": "dict"},
+    "client_cert": {"type": "path"},
+    "client_key": {"type": "path", "no_log": False},
+    "ca_path": {"type": "path"},
+    "validate_certs": {"type": "bool", "default": True},
+    "use_proxy": {"type": "bool", "default": True},
+    "url_username": {"type": "str"},
+    "url_password": {"type": "str", "no_log": True},
+    "force_basic_auth": {"type": "bool", "default": False},
+    "http_agent": {"type": "str", "default": "ansible-egress-kvm2"},
+    "fetch_timeout": {"type": "str", "default": "30s"},
+    "sparse": {"type": "bool", "default": False},
+    "refresh": {"type": "str", "choices": ["never", "if_modified"], "default": "never"},
+    "max_virtual_size": {"type": "str", "default": "1TiB"},
+    "tmpdir": {"type": "path"},
+    "verify": {"type": "str", "choices": ["import", "always", "never"], "default": "import"},
+}
+
+
+def main():
+    run_module(
+        ImageService,
+        ARGUMENTS,
+        timeout="4h",
+        longest_timeout=12 * 3600,
+        mutually_exclusive=[("url", "src")],
+        required_if=[("state", "present", ("url", "src"), True)],
+        required_together=[("url_username", "url_password")],
+    )
+
+
+if __name__ == "__main__":
+    main()

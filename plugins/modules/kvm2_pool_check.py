@@ -1,0 +1,317 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kvm2_pool_check
+short_description: Check a hypervisor's space and abilities before anything is created
+version_added: 0.1.0
+author:
+  - egress.kvm2 contributors (@egress-kvm2)
+description:
+  - Tells whether a storage pool has room for what is planned, and whether the hypervisor can run it. Reports every problem at once, each
+    with what to do about it.
+  - Fails for what O(need), O(reserve) and O(require) ask. Everything else that it finds is a warning.
+  - Changes nothing.
+extends_documentation_fragment:
+  - egress.kvm2.connection
+  - egress.kvm2.attributes
+attributes:
+  diff_mode:
+    support: none
+    details:
+      - There is nothing that changes.
+options:
+  pool:
+    description:
+      - The storage pool. It has to be active and of the type C(dir), C(fs) or C(netfs).
+    type: str
+    default: default
+  refresh:
+    description:
+      - Whether the pool is refreshed first, so that its figures are current.
+    type: bool
+    default: true
+  reserve:
+    description:
+      - What has to stay free after all, as a size such as V(10GiB) or as a share of the pool such as V(5%).
+    type: str
+    default: 5%
+  overcommit_ratio:
+    description:
+      - Warns where the guests' disks, all written full, would take more than this many times the pool's capacity.
+    type: float
+    default: 1.0
+  need:
+    description:
+      - The room that is about to be needed. The parts are added up.
+    type: dict
+    suboptions:
+      bytes:
+        description:
+          - A fixed amount, as a size with a unit such as V(20GiB).
+        type: str
+      instances:
+        description:
+          - A number of new instances, of O(need.capacity) each.
+        type: int
+      capacity:
+        description:
+          - The size of the disk of each of O(need.instances), as a size with a unit.
+        type: str
+      image:
+        description:
+          - The size of the image that is about to be fetched, as a size with a unit.
+        type: str
+      key:
+        description:
+          - The name of that image. Where a base of this name is published in the pool, O(need.image) is not counted.
+        type: str
+      fleet:
+        description:
+          - The name of the fleet that O(need.overlays) belong to.
+        type: str
+      overlays:
+        description:
+          - The instances of O(need.fleet) that are going to have an overlay in the pool. One that has an overlay already is not counted
+            again, so that a converged hypervisor needs nothing.
+        type: list
+        elements: dict
+        suboptions:
+          name:
+            description:
+              - The name of the instance.
+            type: str
+            required: true
+          uid:
+            description:
+              - The UUID of the instance. By default it is derived from O(need.fleet) and the name.
+            type: str
+          capacity:
+            description:
+              - The size of its disk, as a size with a unit.
+            type: str
+            required: true
+  require:
+    description:
+      - What the hypervisor has to offer.
+    type: dict
+    suboptions:
+      virt_type:
+        description:
+          - V(kvm) demands acceleration, V(qemu) emulation; V(auto) is content with either.
+        type: str
+        choices: [auto, kvm, qemu]
+      machine:
+        description:
+          - A machine type.
+        type: str
+      firmware:
+        description:
+          - A firmware.
+        type: str
+        choices: [bios, efi]
+      cpu_mode:
+        description:
+          - A processor mode.
+        type: str
+        choices: [host-model, host-passthrough, maximum]
+      arch:
+        description:
+          - An architecture such as V(x86_64).
+        type: str
+      networks:
+        description:
+          - Libvirt networks that have to be there and active.
+        type: list
+        elements: str
+      bridges:
+        description:
+          - Bridges that have to be there.
+        type: list
+        elements: str
+      memory:
+        description:
+          - How much memory the hypervisor must have, as a size with a unit.
+        type: str
+      vcpus:
+        description:
+          - How many processors a guest must be able to have.
+        type: int
+  fail:
+    description:
+      - Whether the module fails where a check does. With V(false) the outcome is only returned.
+    type: bool
+    default: true
+seealso:
+  - module: egress.kvm2.kvm2_image
+  - module: egress.kvm2.kvm2_domain
+"""
+
+EXAMPLES = r"""
+- name: Check that ten proxies fit
+  egress.kvm2.kvm2_pool_check:
+    need:
+      instances: 10
+      capacity: 4GiB
+      image: 1GiB
+    require:
+      virt_type: kvm
+      networks: [default]
+
+- name: Look at the figures only
+  egress.kvm2.kvm2_pool_check:
+    fail: false
+  register: pool
+
+- name: Show them
+  ansible.builtin.debug:
+    var: pool.space
+"""
+
+RETURN = r"""
+space:
+  description: The pool's figures.
+  returned: when the pool could be read
+  type: dict
+  contains:
+    pool:
+      description: The pool's name.
+      returned: always
+      type: str
+      sample: default
+    path:
+      description: The pool's folder.
+      returned: always
+      type: str
+      sample: /var/lib/libvirt/images
+    capacity:
+      description: The size of the pool in bytes.
+      returned: always
+      type: int
+      sample: 107374182400
+    available:
+      description: What guests can really use, in bytes.
+      returned: always
+      type: int
+      sample: 85899345920
+    available_source:
+      description: How RV(space.available) was got. V(filesystem) where the module sees the pool's folder, V(libvirt) where it does not.
+      returned: always
+      type: str
+      sample: filesystem
+    growth:
+      description: What the overlays in the pool may still grow by, in bytes.
+      returned: always
+      type: int
+      sample: 4294967296
+    needed:
+      description: What O(need) adds up to, in bytes.
+      returned: always
+      type: int
+      sample: 44023414784
+    reserve:
+      description: What has to stay free, in bytes.
+      returned: always
+      type: int
+      sample: 5368709120
+    overcommit:
+      description: What the disks would take when written full, as a share of the pool's capacity.
+      returned: always
+      type: float
+      sample: 0.62
+checks:
+  description: The outcome of each check.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: What was checked.
+      returned: always
+      type: str
+      sample: network default
+    status:
+      description: The outcome, V(ok), V(warning) or V(failed).
+      returned: always
+      type: str
+      sample: failed
+    message:
+      description: What was found.
+      returned: always
+      type: str
+      sample: The network default is not active.
+    hint:
+      description: What to do about it, empty where there is nothing to do.
+      returned: always
+      type: str
+      sample: "Start it: virsh net-start default."
+error:
+  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  returned: failure
+  type: dict
+  sample:
+    kind: quota
+    code: null
+    act: check
+    object: pool default
+    hint: Free some space or ask for less.
+    message: "Failed to check pool default: 44023414784 bytes are needed and 1073741824 are free. Free some space or ask for less."
+"""
+
+from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module
+from ansible_collections.egress.kvm2.plugins.module_utils._services.pool_check import PoolCheckService
+
+ARGUMENTS = {
+    "pool": {"type": "str", "default": "default"},
+    "refresh": {"type": "bool", "default": True},
+    "reserve": {"type": "str", "default": "5%"},
+    "overcommit_ratio": {"type": "float", "default": 1.0},
+    "need": {
+        "type": "dict",
+        "options": {
+            "bytes": {"type": "str"},
+            "instances": {"type": "int"},
+            "capacity": {"type": "str"},
+            "image": {"type": "str"},
+            "key": {"type": "str", "no_log": False},
+            "fleet": {"type": "str"},
+            "overlays": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "uid": {"type": "str"},
+                    "capacity": {"type": "str", "required": True},
+                },
+            },
+        },
+        "required_together": [("instances", "capacity")],
+        "required_by": {"overlays": ("fleet",), "key": ("image",)},
+    },
+    "require": {
+        "type": "dict",
+        "options": {
+            "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"]},
+            "machine": {"type": "str"},
+            "firmware": {"type": "str", "choices": ["bios", "efi"]},
+            "cpu_mode": {"type": "str", "choices": ["host-model", "host-passthrough", "maximum"]},
+            "arch": {"type": "str"},
+            "networks": {"type": "list", "elements": "str"},
+            "bridges": {"type": "list", "elements": "str"},
+            "memory": {"type": "str"},
+            "vcpus": {"type": "int"},
+        },
+    },
+    "fail": {"type": "bool", "default": True},
+}
+
+
+def main():
+    run_module(PoolCheckService, ARGUMENTS)
+
+
+if __name__ == "__main__":
+    main()
