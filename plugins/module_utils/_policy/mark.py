@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Optional, Union
 
@@ -151,3 +151,7 @@ def why_not_ours(domain, mark) -> Optional[str]:
     if names.domain_name(mark.fleet, mark.name) != domain.name:
         return f"its mark names {names.domain_name(mark.fleet, mark.name)} but the domain is named {domain.name}"
     return None
+
+
+def replace_seed(mark, seed):
+    return replace(mark, seed=seed)

@@ -1,0 +1,29 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A volume's age: its mtime against the clock of the pool, which is another machine's where the connection is remote."""
+
+from __future__ import annotations
+
+import secrets
+
+from .._policy import volume_xml
+
+
+def age(hypervisor, volume, wall_clock):
+    """Seconds since the volume's mtime, negative when it lies in the future; None where libvirt gives no mtime. Not for check mode: a remote
+    pool's clock is read from a small volume made for it."""
+    if volume.mtime is None:
+        return None
+    return now(hypervisor, volume.pool, wall_clock) - volume.mtime
+
+
+def now(hypervisor, pool, wall_clock):
+    if hypervisor.is_local():
+        return wall_clock()
+    name = f"kvm2-clock-{secrets.token_hex(6)}.raw"
+    probe = hypervisor.create_volume(pool, volume_xml.raw_volume(name, 512))
+    try:
+        return probe.mtime if probe.mtime is not None else wall_clock()
+    finally:
+        hypervisor.delete_volume(pool, name)

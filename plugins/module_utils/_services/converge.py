@@ -1,0 +1,148 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Creating and redefining one instance's domain: a fresh look before every define, and a look back after it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Optional
+
+from .._policy import domain_read, domain_xml, mark, names, overlays, qcow2, references
+from .._policy.domain_xml import DomainSpec
+from .._policy.errors import CONFLICT, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy.specification import Wanted
+from .._policy.xml import parse
+from . import clock, deletion, seeds
+from .instances import Instance, domain_of
+
+
+@dataclass(frozen=True)
+class Job:
+    """An instance to be defined. overlay and seed are volume names in the pool; created_at in seconds since the epoch."""
+
+    instance: Instance
+    wanted: Wanted
+    spec: DomainSpec
+    mark: mark.Mark
+    pool: str
+    overlay: str
+    seed: Optional[str]
+    autostart: bool
+
+
+def create(hypervisor, job, did, wall_clock):
+    """Seed → observe again → define → read back → see the chain and the seed. Starting is the caller's, together with the others."""
+    made = seeds.make(hypervisor, job.pool, job.seed, job.wanted)
+    did("create", "seed")
+    try:
+        _nobody_else(hypervisor, job)
+        _still_definable(hypervisor, job, wall_clock)
+        hypervisor.define(domain_xml.render(job.spec, mark.to_element(job.mark)))
+    except BaseException:
+        # A define whose answer got lost may have happened: then the seed is in use and stays.
+        if hypervisor.domain(job.instance.uid) is None:
+            hypervisor.delete_volume(job.pool, made.name)
+        raise
+    did("define", "domain")
+    settle(hypervisor, job)
+    seeds.check(hypervisor, job.pool, job.seed, job.wanted)
+
+
+def redefine(hypervisor, job, did):
+    """A fresh look → define over the same UUID, everything unmanaged kept → look back."""
+    domain = _fresh(hypervisor, job)
+    if domain is None:
+        raise Kvm2Error(CONFLICT, "redefine", f"domain {job.instance.domain}", "it has gone", "Something removed it; run again.")
+    parsed = mark.of_domain(domain)
+    if parsed.deleting is not None:
+        raise Kvm2Error(CONFLICT, "redefine", f"domain {job.instance.domain}", "its deletion was declared meanwhile", "Run again.")
+    fresh_mark = replace(job.mark, created_at=parsed.created_at, hold=parsed.hold, run=parsed.run)
+    hypervisor.define(domain_xml.update(domain.xml or domain.live_xml, job.spec, mark.to_element(fresh_mark)))
+    did("redefine", "domain")
+    settle(hypervisor, job)
+
+
+def settle(hypervisor, job):
+    """Read back what was defined: the running guest's disk wins over the configured one, and the whole chain must be readable."""
+    domain = _fresh(hypervisor, job)
+    if domain is None or domain.xml is None:
+        raise _vanished(job)
+    configured, live = domain_read.overlay_path(domain.xml), domain.live_xml and domain_read.overlay_path(domain.live_xml)
+    if live and live != configured:
+        hypervisor.define(domain_xml.update(domain.xml, replace(job.spec, overlay_path=live), mark.to_element(mark.of_domain(domain))))
+        configured = live
+    check_chain(hypervisor, job, configured)
+
+
+def check_chain(hypervisor, job, path):
+    """The overlay and all below it are there, readable and of the formats they should have: an unfinished one is never booted."""
+    name = os.path.basename(path or "")
+    volume = hypervisor.volume(job.pool, name)
+    obj = f"overlay {name} of {job.instance.domain}"
+    if volume is None or volume.path != path:
+        raise Kvm2Error(
+            TRANSIENT, "use", obj, "its file has gone", "Run kvm2_overlay and kvm2_domain again; a defined domain needs to be removed and made anew.")
+    try:
+        header = qcow2.overlay_header(b"".join(hypervisor.download(job.pool, name, 0, qcow2.HEAD)), obj)
+    except InvalidInput as error:
+        raise Kvm2Error(TRANSIENT, "use", obj, error.cause, "It is still being made, or was left half-made; run again.") from error
+    (base_path, base_format), = job.spec.overlay_chain[:1] or ((None, None),)
+    if header.backing_file != base_path or header.backing_format not in (None, base_format):
+        raise Kvm2Error(
+            CONFLICT, "use", obj, f"its backing file is {header.backing_file} ({header.backing_format}) and not {base_path} ({base_format})",
+            "Something changed it meanwhile; run again.")
+    base = hypervisor.volume(job.pool, os.path.basename(base_path or ""))
+    if base is None or base.format != base_format:
+        raise Kvm2Error(
+            TRANSIENT, "use", obj, f"its base {base_path} " + ("has gone" if base is None else f"is {base.format} and not {base_format}"),
+            "Run kvm2_image, then kvm2_overlay and kvm2_domain again.")
+    b"".join(hypervisor.download(job.pool, base.name, 0, 512))
+
+
+def look_back(hypervisor, job, running):
+    """After the start: domain, overlay and seed are there, and the guest has the overlay that is configured."""
+    domain = _fresh(hypervisor, job)
+    if domain is None or not domain.persistent or mark.of_domain(domain).deleting is not None:
+        raise _vanished(job)
+    for text in domain.xmls:
+        path = domain_read.overlay_path(text)
+        if hypervisor.volume(job.pool, os.path.basename(path or "")) is None:
+            raise Kvm2Error(TRANSIENT, "create", f"domain {job.instance.domain}", f"its overlay {path} has gone", "Remove the instance and create it anew.")
+    if job.seed is not None and hypervisor.volume(job.pool, job.seed) is None:
+        raise Kvm2Error(TRANSIENT, "create", f"domain {job.instance.domain}", f"its seed {job.seed} has gone", "Remove the instance and create it anew.")
+    if running and not domain.active:
+        raise Kvm2Error(TRANSIENT, "start", f"domain {job.instance.domain}", f"it is {domain.state} ({domain.reason}) right after the start", "Run again.")
+
+
+def _fresh(hypervisor, job):
+    both = tuple(
+        domain for domain in (hypervisor.domain(job.instance.uid), hypervisor.domain_by_name(job.instance.domain)) if domain is not None)
+    return domain_of(job.instance, both)
+
+
+def _vanished(job):
+    return Kvm2Error(CONFLICT, "create", f"domain {job.instance.domain}", "it was removed meanwhile", "Stop whatever else manages it, then run again.")
+
+
+def _nobody_else(hypervisor, job):
+    if _fresh(hypervisor, job) is not None:
+        raise Kvm2Error(CONFLICT, "create", f"domain {job.instance.domain}", "somebody else created it meanwhile", "Run again.")
+
+
+def _still_definable(hypervisor, job, wall_clock):
+    """An unreferenced overlay may be gone before long once it is old: right before the define it is looked at again."""
+    obj = f"overlay {job.overlay} of {job.instance.domain}"
+    volume = hypervisor.volume(job.pool, job.overlay)
+    if volume is None:
+        raise Kvm2Error(TRANSIENT, "use", obj, "it is not there", "Run kvm2_overlay, then this again.")
+    inventory, found = deletion.inventory_and_references(hypervisor)
+    users = found.users_of(volume.path)
+    if users:
+        raise Kvm2Error(CONFLICT, "use", obj, "it is in use: " + "; ".join(str(user) for user in users), "Run kvm2_overlay, then this again.")
+    age = clock.age(hypervisor, volume, wall_clock)
+    if age is not None and age >= overlays.DEFINABLE:
+        raise Kvm2Error(
+            TRANSIENT, "use", obj, f"no domain uses it and it is {int(age / 60)} minutes old: the collector may be about to take it",
+            "Run kvm2_overlay, then this again.")

@@ -1,0 +1,240 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The declared deletion of instances: one implementation for kvm2_domain, kvm2_gc and everything that finishes an interrupted one.
+
+The order is what makes it safe against creators, replacers, collectors and kills: declare, stop, delete the volumes while the domain still
+names them, undefine, destroy what was started meanwhile, sweep up, look again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Tuple
+
+from .._host import local
+from .._policy import mark, names, references
+from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
+from .._policy.xml import etree, parse
+from . import power
+from .pools import take_inventory
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """An instance to be deleted."""
+
+    fleet: str
+    name: str
+    uid: str
+
+    @property
+    def domain(self):
+        return names.domain_name(self.fleet, self.name)
+
+
+def inventory_and_references(hypervisor):
+    inventory = take_inventory(hypervisor)
+    return inventory, references.used_files(inventory, resolve=local.realpath if hypervisor.is_local() else None)
+
+
+def own_volumes(inventory, uid):
+    """Overlays and seeds whose names carry this uid, in all pools."""
+    found = []
+    for volume in inventory.volumes:
+        parsed = names.parse_instance_volume(volume.name)
+        if parsed is not None and parsed.uid == uid:
+            found.append(volume)
+    return tuple(found)
+
+
+def obstacles(inventory, found, doomed):
+    """Why the instance cannot be deleted: other users of the volumes that go with it. Empty where nothing stands in the way."""
+    mine = {volume.path for volume in own_volumes(inventory, doomed.uid)}
+    listed = []
+    for path in sorted(mine):
+        for user in found.users_of(path):
+            if not _is_own_user(user, doomed, mine):
+                listed.append(f"{path} is used by {user}")
+    return tuple(listed)
+
+
+def _is_own_user(user, doomed, own_paths):
+    if user.kind == "domain":
+        return user.uuid == doomed.uid
+    return user.path in own_paths
+
+
+def delete_all(hypervisor, wanted, stop_mode, stop_timeout, clock, stopped=power.stop_all):
+    """Delete instances (Doomed). Returns {uid: (what was done, as (act, what, name) tuples, None or Kvm2Error)}.
+
+    clock gives seconds since the epoch, for the declaration.
+    """
+    done = {doomed.uid: [] for doomed in wanted}
+    errors = {}
+    going = [doomed for doomed in wanted if _attempt(errors, doomed, lambda one: _declare(hypervisor, one, clock, done[one.uid]))]
+    outcome = stopped(hypervisor, {doomed.uid: doomed.domain for doomed in going if _is_active(hypervisor, doomed)}, stop_mode, stop_timeout)
+    for uid, error in outcome.items():
+        if error is not None:
+            errors[uid] = error
+        else:
+            done[uid].append(("stop", "domain", next(doomed.domain for doomed in going if doomed.uid == uid)))
+    for doomed in going:
+        if doomed.uid not in errors:
+            _attempt(errors, doomed, lambda one: _finish(hypervisor, one, clock, done[one.uid]))
+    return {uid: (tuple(done[uid]), errors.get(uid)) for uid in done}
+
+
+def _attempt(errors, doomed, function):
+    try:
+        function(doomed)
+    except Kvm2Error as error:
+        errors[doomed.uid] = error
+        return False
+    return True
+
+
+def _is_active(hypervisor, doomed):
+    domain = hypervisor.domain(doomed.uid)
+    return domain is not None and domain.active
+
+
+def _ours(hypervisor, doomed, act):
+    """(model.Domain, Mark) of the instance, or (None, None); a conflict where the domain is not this instance."""
+    domain = hypervisor.domain(doomed.uid)
+    if domain is None:
+        return None, None
+    parsed = mark.of_domain(domain)
+    why = mark.why_not_ours(domain, parsed)
+    if why is None and domain.name != doomed.domain:
+        why = f"it is named {domain.name}"
+    if why is not None:
+        raise Kvm2Error(CONFLICT, act, f"instance {doomed.domain} (uid {doomed.uid})", f"the domain with that UUID is not ours: {why}", "It was left alone.")
+    return domain, parsed
+
+
+def _declare(hypervisor, doomed, clock, done):
+    domain, parsed = _ours(hypervisor, doomed, "delete")
+    if domain is None:
+        return
+    if parsed.hold:
+        raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", f"it is on hold: {parsed.hold}", "Lift the hold first.")
+    inventory, found = inventory_and_references(hypervisor)
+    blocked = obstacles(inventory, found, doomed)
+    if blocked:
+        raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", "; ".join(blocked), "Remove what uses it first; nothing was changed.")
+    if parsed.deleting is None and domain.persistent:
+        element = mark.to_element(replace(parsed, deleting=clock()))
+        # setMetadata wants the element without a prefix and adds its own.
+        if hypervisor.set_metadata(domain.uuid, mark.PREFIX, mark.URI, _without_prefix(element)):
+            done.append(("declare", "domain", doomed.domain))
+
+
+def _without_prefix(element):
+    plain = etree.Element(mark.ROOT)
+    for child in element:
+        etree.SubElement(plain, etree.QName(child).localname).text = child.text
+    return etree.tostring(plain, encoding="unicode")
+
+
+def _finish(hypervisor, doomed, clock, done):
+    for attempt in range(ROUNDS):
+        domain, parsed = _ours(hypervisor, doomed, "delete")
+        if domain is None or not domain.persistent:
+            break
+        if parsed.deleting is None:
+            raise _created_anew(doomed)
+        if domain.active:
+            _force_off(hypervisor, domain)
+            continue
+        _delete_named(hypervisor, domain, doomed, done)
+        again, parsed = _ours(hypervisor, doomed, "delete")
+        if again is None:
+            break
+        if parsed.deleting is None:
+            raise _created_anew(doomed)
+        dropped = [word for word, there in (
+            ("managed save", again.managed_save), (f"{again.snapshots} snapshots", again.snapshots),
+            (f"{again.checkpoints} checkpoints", again.checkpoints)) if there]
+        if hypervisor.undefine(doomed.uid):
+            done.append(("undefine", "domain", doomed.domain + (f" (dropped: {', '.join(dropped)})" if dropped else "")))
+        break
+    _destroy_left(hypervisor, doomed, done)
+    _sweep(hypervisor, doomed, done)
+
+
+def _created_anew(doomed):
+    return Kvm2Error(
+        CONFLICT, "delete", f"instance {doomed.domain}", "somebody created it anew while it was being deleted",
+        "Stop whatever else manages it, then run again.")
+
+
+def _force_off(hypervisor, domain):
+    error = power.stop_all(hypervisor, {domain.uuid: domain.name}, "force", 0)[domain.uuid]
+    if error is not None:
+        raise error
+
+
+def _delete_named(hypervisor, domain, doomed, done):
+    """Delete the volumes that the domain names and that carry its uid, while it still names them: no creator can take them for free ones."""
+    inventory, found = inventory_and_references(hypervisor)
+    blocked = obstacles(inventory, found, doomed)
+    if blocked:
+        raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", "; ".join(blocked), "Remove what uses it first, then run again.")
+    named = set()
+    for text in domain.xmls:
+        named.update(references.paths_of_domain(parse(text), inventory))
+    for volume in own_volumes(inventory, doomed.uid):
+        if volume.path in named and hypervisor.delete_volume(volume.pool, volume.name):
+            done.append(("delete", _kind(volume.name), volume.name))
+
+
+def _destroy_left(hypervisor, doomed, done):
+    """Something may have started the guest between stop and undefine: then it goes on without a definition."""
+    for attempt in range(ROUNDS):
+        domain, parsed = _ours(hypervisor, doomed, "delete")
+        if domain is None:
+            return
+        if domain.persistent:
+            if parsed.deleting is None:
+                raise _created_anew(doomed)
+            raise Kvm2Error(TRANSIENT, "delete", f"instance {doomed.domain}", "it is still defined", "Run again.")
+        if hypervisor.destroy(doomed.uid):
+            done.append(("destroy", "domain", doomed.domain))
+
+
+def _sweep(hypervisor, doomed, done):
+    """This uid's other unreferenced overlays and seeds go whatever their age; then a last look for somebody who uses one of them."""
+    inventory, found = inventory_and_references(hypervisor)
+    swept = []
+    for volume in own_volumes(inventory, doomed.uid):
+        if not found.users_of(volume.path) and hypervisor.delete_volume(volume.pool, volume.name):
+            swept.append(volume)
+            done.append(("delete", _kind(volume.name), volume.name))
+    gone = {name for act, what, name in done if act == "delete"}
+    for domain in hypervisor.domains():
+        for text in domain.xmls:
+            for path in references.paths_of_domain(parse(text), inventory):
+                if path.rpartition("/")[2] in gone:
+                    raise Kvm2Error(
+                        CONFLICT, "delete", f"instance {doomed.domain}", f"domain {domain.name} now names {path}, which was deleted",
+                        "Converge that domain with on_change: replace.")
+
+
+def _kind(name):
+    return "seed" if name.endswith(".iso") else "overlay"
+
+
+def predicted(inventory, doomed, domain):
+    """What a deletion would do, as (act, what, name) tuples, for the plan."""
+    steps = []
+    if domain is not None:
+        steps.append(("declare", "domain", doomed.domain))
+        if domain.active:
+            steps.append(("stop", "domain", doomed.domain))
+    volumes = [("delete", _kind(volume.name), volume.name) for volume in own_volumes(inventory, doomed.uid)]
+    if domain is None:
+        return tuple(steps + volumes)
+    return tuple(steps + volumes + [("undefine", "domain", doomed.domain)])

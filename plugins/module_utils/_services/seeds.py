@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The seed volume of an instance: made once under a name of its own, and read back before a domain uses it."""
+
+from __future__ import annotations
+
+from .._policy import seed, volume_xml
+from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
+
+
+def make(hypervisor, pool, name, wanted):
+    """Create the seed volume; returns its model.Volume. On any error the volume is deleted again."""
+    data = seed.render(wanted.user_data, wanted.meta_data, wanted.network_config)
+    volume = hypervisor.create_volume(pool, volume_xml.seed_volume(name, len(data)))
+    try:
+        hypervisor.upload(pool, name, [data], len(data))
+        check(hypervisor, pool, name, wanted)
+    except BaseException:
+        hypervisor.delete_volume(pool, name)
+        raise
+    return volume
+
+
+def check(hypervisor, pool, name, wanted):
+    """See that the volume holds exactly what is rendered from `wanted`."""
+    obj = f"seed {name} in pool {pool}"
+    if hypervisor.volume(pool, name) is None:
+        raise Kvm2Error(CONFLICT, "read", obj, "it has gone", "Something removed it; run again.")
+    data = seed.render(wanted.user_data, wanted.meta_data, wanted.network_config)
+    if b"".join(hypervisor.download(pool, name, 0, len(data))) != data:
+        raise Kvm2Error(TRANSIENT, "check", obj, "it does not hold what was written into it", "Run again.")
