@@ -19,7 +19,6 @@ OPTIONS = (
 _MAC_RE = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _INTERFACE_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "virtio-transitional", "virtio-non-transitional")
 SMALLEST_MEMORY = 16 * 1024 ** 2
-NO_USER_DATA = "#cloud-config\n{}\n"
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,16 @@ def wanted(options, instance):
             if re.search(rf"(?m)^[\"']?{key}[\"']?\s*:", extra):
                 raise InvalidInput(f"meta_data {who}", f"it sets {key}, which is always set by the module", f"Leave {key} out.")
         meta_data += extra if extra.endswith("\n") else extra + "\n"
-    user_data = options["user_data"] if options["user_data"] else NO_USER_DATA
-    seed.check_user_data(user_data, f"user_data {who}")
-    return Wanted(
+    found = Wanted(
         memory=memory, vcpus=options["vcpus"], cpu_mode=options["cpu_mode"], machine=options["machine"], firmware=options["firmware"],
-        virt_type=options["virt_type"], interfaces=interfaces, autostart=options["autostart"], user_data=user_data, meta_data=meta_data,
+        virt_type=options["virt_type"], interfaces=interfaces, autostart=options["autostart"], user_data=options["user_data"] or "",
+        meta_data=meta_data,
         network_config=options["network_config"] if options["network_config"] else network_config(interfaces))
+    try:
+        seed.inputs_hash(found.user_data, found.meta_data, found.network_config)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error.object} {who}", error.cause, error.hint) from error
+    return found
 
 
 def _interfaces(networks, instance, who):
