@@ -23,15 +23,18 @@ def say(text: str, prefix: str = "kvm2") -> None:
     print(f"[{prefix}] {text}", flush=True)
 
 
-def run(command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
-    """Run a program on this terminal and return its exit code."""
+def run(command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None, quiet: bool = False) -> int:
+    """Run a program on this terminal (quiet: without its standard output) and return its exit code."""
     sys.stdout.flush()
-    return subprocess.run([str(part) for part in command], env=env, cwd=cwd, check=False).returncode
+    output = subprocess.DEVNULL if quiet else None
+    return subprocess.run([str(part) for part in command], env=env, cwd=cwd, stdout=output, check=False).returncode
 
 
-def must(what: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
-    """Run a program on this terminal; ToolError names the step and the command when it fails."""
-    code = run(command, env=env, cwd=cwd)
+def must(
+    what: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None, quiet: bool = False
+) -> None:
+    """Run a program like run(); ToolError names the step and the command when it fails."""
+    code = run(command, env=env, cwd=cwd, quiet=quiet)
     if code:
         raise ToolError(f"Failed to {what}: exit code {code} from: {shlex.join(str(part) for part in command)}")
 

@@ -99,7 +99,5 @@ def venv_env(venv: Path) -> dict[str, str]:
     env = clean_env()
     env["PATH"] = f"{venv / 'bin'}{os.pathsep}{env.get('PATH', os.defpath)}"
     env["VIRTUAL_ENV"] = str(venv)
-    # The tools of ansible-test are dozens of packages; only their errors are of interest.
-    env["PIP_QUIET"] = "1"
     env["ANSIBLE_COLLECTIONS_PATH"] = str(place())
     return env

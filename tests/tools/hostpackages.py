@@ -49,7 +49,8 @@ def install(names: list[str]) -> None:
         return
     if not shutil.which("apt-get"):
         raise ToolError(f"Failed to install {', '.join(names)}: there is no apt-get here. Install what corresponds to them and run again")
-    apt = [*as_root(), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
+    apt = [*as_root(), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
     with Step(f"installing Debian packages: {' '.join(names)}"):
         must("read the package lists", [*apt, "update"])
-        must("install " + " ".join(names), [*apt, "install", "-y", "--no-install-recommends", *names])
+        # Hundreds of lines about unpacking; what goes wrong is on the error output.
+        must("install " + " ".join(names), [*apt, "install", "-y", "--no-install-recommends", *names], quiet=True)

@@ -15,6 +15,8 @@ from paths import CHECKOUT
 from placement import collections_root
 from sanity import checkout_files
 
+_ANTSIBULL = CHECKOUT / "tests" / "tools" / "antsibull.cfg"
+
 
 def _shell_scripts() -> list[str]:
     """The checkout's shell scripts, by name or by their first line."""
@@ -38,7 +40,7 @@ def _commands(venv: Path) -> dict[str, list[str | Path]]:
         "yamllint": [program / "yamllint", "--strict", "."],
         "ansible-lint": [program / "ansible-lint", "--nocolor", "--offline"],
         "antsibull-changelog": [program / "antsibull-changelog", "lint"],
-        "antsibull-docs": [program / "antsibull-docs", "lint-collection-docs", "--plugin-docs", "."],
+        "antsibull-docs": [program / "antsibull-docs", "--config-file", _ANTSIBULL, "lint-collection-docs", "--plugin-docs", "."],
     }
     scripts = _shell_scripts()
     if scripts and shutil.which("shellcheck"):

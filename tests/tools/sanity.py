@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import environment
 import interpreter
-from console import Step, ToolError, must
+from console import Step, ToolError, must, say
 from paths import CHECKOUT, IN_COLLECTIONS, SANITY
 
 
@@ -49,4 +50,25 @@ def run(arguments: list[str]) -> None:
     with environment.locked("sanity"), Step(f"ansible-test sanity on Python {python.text} (its own tools are installed at the first run)"):
         copy_checkout(target)
         command = [venv / "bin" / "ansible-test", "sanity", "--requirements", "--color", "no", "--python", python.text, *arguments]
-        must("pass the sanity tests", command, env=environment.venv_env(venv), cwd=target)
+        code = _without_pip([str(part) for part in command], environment.venv_env(venv), target)
+        if code:
+            raise ToolError(f"Failed to pass the sanity tests: ansible-test ended with {code}; what it found is above")
+
+
+# ansible-test hands no setting on to pip, which is as talkative as it pleases; its errors begin otherwise.
+_PIP = re.compile(
+    r"Looking in |Collecting |Processing /|Requirement already |Installing collected |Successfully installed |Downloading |Using cached "
+    r"|━|WARNING: Location "
+)
+
+
+def _without_pip(command: list[str], env: dict[str, str], cwd: Path) -> int:
+    """Run a program and print its lines without those in which pip says how it gets on; its exit code."""
+    with subprocess.Popen(
+        command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout:
+            text = line.strip()
+            if text and not _PIP.match(text):
+                say(text, "sanity")
+    return process.returncode
