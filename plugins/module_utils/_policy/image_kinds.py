@@ -38,7 +38,7 @@ def refusal(head):
     if other is not None:
         return f"it is {other}", "Convert it to qcow2 or raw with qemu-img convert."
     if head[32769:32774] == b"CD001":
-        return "it is an ISO 9660 image: an installation medium and not a disk", "Use the image for cloud or virtual machines of that distribution."
+        return "it is an ISO 9660 image, an installation medium and not a disk", "Use the distribution's image for virtual machines."
     if is_text(head):
         if head.lstrip()[:16].lower().startswith(_MARKUP):
             return "it is an HTML or XML page and not a disk image", "The server answered with a page: check the URL."

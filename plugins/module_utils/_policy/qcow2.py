@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Inspection of images by their first bytes: an image is what its content says, and nothing that could make QEMU open another file passes."""
+"""Inspection of images by their first bytes: content counts, not names, and nothing that could make QEMU open another file passes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def inspect(head, length, declared, obj, max_virtual_size=None):
         raise InvalidInput(obj, *refusal)
     found = "qcow2" if head.startswith(MAGIC) else "raw"
     if found != declared:
-        raise InvalidInput(obj, f"it is declared as {declared} but its content is {found}", f"Set format to {found} if that is what you want.")
+        raise InvalidInput(
+            obj, f"it is declared as {declared} but its content is {found}", f"Set format to {found} if that is what you want.")
     info = _qcow2_info(head, length, obj) if found == "qcow2" else _raw_info(length, obj)
     if max_virtual_size is not None and info.virtual_size is not None and info.virtual_size > max_virtual_size:
         raise InvalidInput(
@@ -79,7 +80,8 @@ def inspect(head, length, declared, obj, max_virtual_size=None):
 
 def _raw_info(length, obj):
     if length is not None and length % 512:
-        raise InvalidInput(obj, f"its length of {length} bytes is not a whole number of 512-byte sectors: it is cut short or no disk image", _FETCH)
+        raise InvalidInput(
+            obj, f"its length of {length} bytes is not a whole number of 512-byte sectors: it is cut short or no disk image", _FETCH)
     return ImageInfo("raw", length)
 
 
@@ -94,11 +96,13 @@ def _qcow2_info(head, length, obj):
     if header.features & CORRUPT:
         raise InvalidInput(obj, "it is marked as corrupt", _FETCH)
     if header.features & DIRTY:
-        raise InvalidInput(obj, "it is marked as dirty: it was not closed properly", "Repair it with qemu-img check -r all, or fetch it again.")
+        raise InvalidInput(
+            obj, "it is marked as dirty: it was not closed properly", "Repair it with qemu-img check -r all, or fetch it again.")
     if header.virtual_size == 0:
         raise InvalidInput(obj, "its virtual size is 0", _FETCH)
     if length is not None and length < header.tables_end:
-        raise InvalidInput(obj, f"it is cut short: it has {length} bytes and its tables alone reach to byte {header.tables_end}", _FETCH)
+        raise InvalidInput(
+            obj, f"it is cut short: it has {length} bytes and its tables alone reach to byte {header.tables_end}", _FETCH)
     return ImageInfo("qcow2", header.virtual_size, header.cluster_size, header.version, header.l1_offset, header.l1_entries)
 
 
@@ -116,7 +120,8 @@ def overlay_header(head, obj, length=None):
     """
     header = _header(head, obj)
     if header.features & DATA_FILE or header.data_file or header.crypt_method or header.encrypted:
-        raise InvalidInput(obj, "it is encrypted or keeps its data in an external file", "The collection makes no such overlays; remove it.")
+        raise InvalidInput(
+            obj, "it is encrypted or keeps its data in an external file", "The collection makes no such overlays; remove it.")
     reaches = length is None or length >= header.tables_end
     return OverlayHeader(
         header.virtual_size, header.backing_file, header.backing_format, header.cluster_size, header.version, header.l1_offset,

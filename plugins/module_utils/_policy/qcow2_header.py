@@ -63,7 +63,8 @@ def parse_header(head):
     cluster_size = 1 << cluster_bits
     features, header_length = _version_3(head, cluster_size) if version == 3 else (0, _V2.size)
     l1_end = _check_l1(virtual_size, cluster_size, features, l1_offset, l1_entries)
-    refcount_end = _check_table("refcount table", refcount_offset, refcount_clusters * cluster_size, cluster_size, _MAX_REFCOUNT_TABLE_BYTES)
+    refcount_end = _check_table(
+        "refcount table", refcount_offset, refcount_clusters * cluster_size, cluster_size, _MAX_REFCOUNT_TABLE_BYTES)
     if refcount_clusters == 0:
         raise Malformed("it has no refcount table")
     if snapshots and (snapshots_offset % cluster_size or not cluster_size <= snapshots_offset < _MAX_OFFSET):

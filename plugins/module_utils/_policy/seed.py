@@ -54,7 +54,7 @@ def render(user_data, meta_data, network_config=None):
 
 
 def inputs_hash(user_data, meta_data, network_config=None):
-    """Hex sha256 over the three inputs as render() takes them; an absent input and an empty one differ. Raises InvalidInput like render()."""
+    """Hex sha256 over the three inputs of render(), which an absent and an empty one tell apart. Raises InvalidInput like render()."""
     digest = hashlib.sha256()
     for (name, _iso_name), content in zip(_FILES, _inputs(user_data, meta_data, network_config)):
         # Each length goes before its content, so that no two sets of inputs run together into the same bytes.
@@ -89,18 +89,19 @@ def _bytes(value, what):
         raise InvalidInput(what, f"it holds a character that no text has, at position {error.start}", "Remove that character.") from error
 
 
-def check_user_data(user_data):
-    """Raise InvalidInput when cloud-init would ignore user_data (bytes); gzip is looked into."""
+def check_user_data(user_data, what="user_data"):
+    """Raise InvalidInput, which names `what`, when cloud-init would ignore user_data (str or bytes); gzip is looked into."""
+    user_data = _bytes(user_data, what)
     start = user_data[:_LOOKED_AT]
     if start.startswith(_GZIP):
         try:
             start = zlib.decompressobj(wbits=31).decompress(user_data, _LOOKED_AT)
         except zlib.error as error:
-            raise InvalidInput("user_data", f"it is compressed and damaged: {error}", "Compress it again with gzip.") from error
+            raise InvalidInput(what, f"it is compressed and damaged: {error}", "Compress it again with gzip.") from error
     start = start.lower()
     if start.lstrip().startswith(_BEGINNINGS) or b"mime-version:" in start:
         return
     # What it holds is not shown: it may be a secret.
     raise InvalidInput(
-        "user_data", "cloud-init would ignore it: its first line names no format that cloud-init knows",
+        what, "cloud-init would ignore it: its first line names no format that cloud-init knows",
         "Begin it with the line #cloud-config, with #! for a script, or give a MIME message.")
