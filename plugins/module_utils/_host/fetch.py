@@ -64,11 +64,17 @@ class Source:
         self._handle = handle
 
     def blocks(self):
+        """Blocks of the content; a source that ends before its announced length, or goes on after it, is a transient error."""
+        have = 0
         while True:
             try:
                 block = self._handle.read(BLOCK)
             except (http.client.HTTPException, socket.timeout, OSError) as error:
                 raise Kvm2Error(TRANSIENT, "fetch", self.name, error or type(error).__name__, "Try again.") from error
+            have += len(block)
+            if self.length is not None and (have > self.length or (not block and have < self.length)):
+                raise Kvm2Error(
+                    TRANSIENT, "fetch", self.name, f"it announced {self.length} bytes and gave {'more' if have > self.length else have}", "Try again.")
             if not block:
                 return
             yield block
