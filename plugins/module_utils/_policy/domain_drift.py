@@ -64,6 +64,11 @@ def same_machine(have, want):
     return have == want or have.startswith(_MACHINES.get(want, f"{want}-"))
 
 
+def machine_family(machine):
+    """Machines of one family have the same buses: "q35", "pc", else the type itself."""
+    return next((short for short in _MACHINES if same_machine(machine, short)), machine)
+
+
 def _is_same_chain(have, want):
     """A chain that is not written down, or only in part, differs only in what it says."""
     found, ends = have

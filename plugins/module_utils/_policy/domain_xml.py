@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 
 from . import domain_read
-from .domain_drift import Drift, drift, same_machine
+from .domain_drift import Drift, drift, machine_family, same_machine
 from .domain_spec import EVENTS, STANDARD_DEVICES, DomainSpec, Interface, check, generation
 from .domain_spec import fields as shown
 from .errors import CONFLICT, Kvm2Error
@@ -113,8 +113,8 @@ def _set_system(tree, spec):
     present = kind.get("machine")
     if spec.machine is not None and not same_machine(present, spec.machine):
         kind.set("machine", spec.machine)
-        if present is not None:
-            _forget_addresses(tree)
+        if present is not None and machine_family(present) != machine_family(spec.machine):
+            _leave_buses(tree)
     if domain_read.firmware(tree) != spec.firmware:
         _remove(system, "firmware", "loader", "nvram")
         system.attrib.pop("firmware", None)
@@ -129,11 +129,11 @@ def _set_system(tree, spec):
         _ensure(features, "apic")
 
 
-def _forget_addresses(tree):
-    """Another machine type has other buses: libvirt lays out the PCI devices anew."""
+def _leave_buses(tree):
+    """Another family of machines has other buses: libvirt lays out the PCI devices anew."""
     devices = _ensure(tree, "devices")
-    for controller in devices.findall("controller[@type='pci']"):
-        devices.remove(controller)
+    # The watchdog is the one that libvirt adds to every q35, which no other machine has.
+    _remove(devices, "controller[@type='pci']", "watchdog[@model='itco']")
     for address in devices.findall("*/address[@type='pci']"):
         address.getparent().remove(address)
 
