@@ -105,7 +105,8 @@ def choose() -> Interpreter:
     names = ", ".join(".".join(map(str, version)) for version in SUPPORTED)
     if not versions:
         raise ToolError(f"Failed to choose Python {wanted}: KVM2_PYTHON must be one of {names}")
-    raise ToolError(f"Failed to choose a Python: {wanted or 'none of ' + names} is not on this machine. Install it, or another of {names}")
+    absent = f"{wanted} is not" if wanted else f"none of {names} is"
+    raise ToolError(f"Failed to choose a Python: {absent} on this machine. Install one of {names}")
 
 
 def forget() -> None:
