@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""kvm2_proxy_check: a real request through each proxy, all of them at the same time."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass
+from typing import Optional
+from urllib.parse import urlsplit
+
+from .._entry.run import Service
+from .._host import proxy_request
+from .._policy.endpoints import proxy_url
+from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy.plan import Plan
+from .._policy.units import parse_duration
+
+# Between two requests to the same proxy: nothing tells when a guest's proxy has started, so it is asked.
+_PAUSE = 0.5
+# Beyond its own deadline a request can only hang in the lookup of a host name.
+_LOOKUP = 30.0
+_MAY_PASS = (408, 425, 429)
+
+
+@dataclass
+class Outcome:
+    """What is known of one proxy so far."""
+
+    proxy: dict
+    answer: Optional[proxy_request.Answer] = None
+    error: Optional[Kvm2Error] = None
+    attempts: int = 0
+
+
+class ProxyCheckService(Service):
+    """Needs no hypervisor: everything is read in observe, and there is never anything to change."""
+
+    def __init__(self, params, context):
+        super().__init__(params, context)
+        self.url, self.expected = params["url"], params["expect_status"]
+        self.timeout = parse_duration(params["timeout"], "timeout")
+        self.wait = parse_duration(params["wait"], "wait")
+        self._check()
+
+    def _check(self):
+        try:
+            parts = urlsplit(self.url)
+            good = parts.scheme == "http" and parts.hostname and parts.port != 0 and self.url.isascii() and " " not in self.url
+        except ValueError:
+            good = False
+        if not good or not self.url.isprintable():
+            raise InvalidInput(f"url {self.url!r}", "it is not an http URL", "Give one such as http://egress.example.com/whoami.")
+        if self.timeout <= 0:
+            raise InvalidInput(f"timeout {self.params['timeout']!r}", "it must be longer than 0", "Give a duration such as 10s.")
+        for index, proxy in enumerate(self.params["proxies"]):
+            if not 1 <= proxy["port"] <= 65535:
+                raise InvalidInput(f"proxies[{index}].port {proxy['port']}", "it is not a TCP port", "Give a number from 1 to 65535.")
+            if not proxy["address"].strip():
+                raise InvalidInput(f"proxies[{index}].address", "it is empty", "Give an address or a host name.")
+
+    # -- the pipeline
+
+    def observe(self, hypervisor):
+        outcomes = [Outcome(proxy) for proxy in self.params["proxies"]]
+        until = time.monotonic() + self.wait
+        threads = [threading.Thread(target=self._ask, args=(outcome, until), daemon=True) for outcome in outcomes]
+        for thread in threads:
+            thread.start()
+        latest = until + self.timeout + _LOOKUP
+        for thread in threads:
+            thread.join(max(0.0, latest - time.monotonic()))
+        for outcome, thread in zip(outcomes, threads):
+            if thread.is_alive():
+                outcome.error = Kvm2Error(
+                    TRANSIENT, "ask", _object(outcome.proxy), "its host name could not be looked up in time", "Give its IP address.")
+        return outcomes
+
+    def plan(self, seen):
+        for outcome in seen:
+            if outcome.error is not None:
+                self.context.failed(outcome.proxy["name"], outcome.error)
+        return Plan()
+
+    def predict(self, seen, plan):
+        return {"proxies": [_shown(outcome) for outcome in seen]}
+
+    def apply(self, hypervisor, seen, plan):
+        return self.predict(seen, plan)
+
+    # -- one proxy
+
+    def _ask(self, outcome, until):
+        """Ask until it answers as expected or the time is over; at least once."""
+        proxy = outcome.proxy
+        while True:
+            outcome.attempts += 1
+            try:
+                answer = proxy_request.ask(proxy["address"], proxy["port"], self.url, self.timeout, _object(proxy))
+                outcome.answer, outcome.error = answer, self._judge(proxy, answer)
+            except Kvm2Error as error:
+                outcome.answer, outcome.error = None, error
+            if outcome.error is None or time.monotonic() + _PAUSE >= until:
+                return
+            time.sleep(_PAUSE)
+
+    def _judge(self, proxy, answer):
+        if answer.status == self.expected:
+            return None
+        cause = f"{self.url} was answered with status {answer.status} where {self.expected} is expected"
+        if answer.status in (403, 407):
+            hint = "See that the proxy allows clients of this machine's address."
+        elif answer.status >= 500:
+            hint = "See that the proxy's machine reaches the server of this URL."
+        else:
+            hint = "See that this URL is answered so without a proxy."
+        kind = TRANSIENT if answer.status >= 500 or answer.status in _MAY_PASS else PERMANENT
+        return Kvm2Error(kind, "get an answer through", _object(proxy), cause, hint)
+
+
+def _object(proxy):
+    return f"proxy {proxy['name']} ({_url(proxy)})"
+
+
+def _url(proxy):
+    return proxy_url(proxy["address"], proxy["port"], proxy["scheme"])
+
+
+def _shown(outcome):
+    proxy, answer, error = outcome.proxy, outcome.answer, outcome.error
+    text = answer.body.decode("utf-8", "replace") if answer else None
+    return {
+        "name": proxy["name"], "address": proxy["address"], "port": proxy["port"], "url": _url(proxy), "ok": error is None,
+        "status": answer.status if answer else None, "body": text, "egress_address": _egress_address(text) if error is None else None,
+        "attempts": outcome.attempts, "duration": round(answer.duration, 3) if answer else None,
+        "error": error.as_dict() if error else None}
+
+
+def _egress_address(text):
+    """The field "address" of a JSON object, or None."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    address = value.get("address") if isinstance(value, dict) else None
+    return address if isinstance(address, str) else None
