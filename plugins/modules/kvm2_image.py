@@ -29,7 +29,7 @@ options:
     required: true
   url:
     description:
-      - Where the image is fetched from, as an C(http), C(https) or C(file) URL.
+      - Where the image is fetched from, as an C(http) or C(https) URL.
       - Exactly one of O(url) and O(src) is needed with O(state=present). With O(state=absent) it narrows the retirement to the bases
         that came from there.
     type: str

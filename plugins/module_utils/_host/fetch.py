@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import os
 import socket
@@ -51,6 +52,12 @@ def shown(url):
     if parts.port:
         host = f"{host}:{parts.port}"
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def identifying(url):
+    """The URL as shown, with a digest in the place of its query: two queries are two sources, and what they say stays hidden."""
+    query = urlsplit(url).query
+    return f"{shown(url)}#{hashlib.sha256(query.encode()).hexdigest()[:16]}" if query else shown(url)
 
 
 class Source:

@@ -24,7 +24,6 @@ from . import bases, transfer
 from .pools import sees_pool, usable_pool
 
 _HEX_LENGTH = {"sha256": 64, "sha512": 128}
-DEFAULT_MAX_VIRTUAL_SIZE = "2TiB"
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ class ImageService(Service):
         self.pool = params["pool"]
         self.url, self.src = params["url"], params["src"]
         self.checksum = parse_checksum(params["checksum"])
-        self.max_virtual_size = parse_size(params["max_virtual_size"] or DEFAULT_MAX_VIRTUAL_SIZE, "max_virtual_size")
+        largest = params["max_virtual_size"]
+        self.max_virtual_size = None if largest == "none" else parse_size(largest, "max_virtual_size")
         if self.url is not None and not re.match(r"https?://[^/]", self.url):
             raise InvalidInput(f"url {fetch.shown(self.url)!r}", "it is not an http or https URL", "For a file on the hypervisor use src.")
         if self.src is not None and not os.path.isabs(self.src):
@@ -89,7 +89,9 @@ class ImageService(Service):
 
     @property
     def _source_name(self):
-        return self.src if self.src is not None else None if self.url is None else fetch.shown(self.url)
+        if self.src is not None:
+            return self.src
+        return None if self.url is None else fetch.identifying(self.url)
 
     # -- observe
 
@@ -171,7 +173,7 @@ class ImageService(Service):
         rec = one.record
         return {"image": {
             "key": self.key, "base": str(one.name), "path": one.volume.path, "pool": self.pool, "format": self.format, "size": rec.size,
-            "virtual_size": rec.virtual_size, "digest": rec.digest, "checksum": rec.checksum, "source": rec.source, "published": True,
+            "virtual_size": rec.virtual_size, "digest": f"sha256:{rec.digest}", "checksum": rec.checksum, "source": rec.source, "published": True,
             "published_at": format_time(rec.published_at), "durable": rec.durable, "fetched": fetched}}
 
     def _empty(self, base=None, path=None, size=None, checksum=None, fetched=False):
@@ -184,7 +186,7 @@ class ImageService(Service):
         if self.params["state"] == "absent":
             return self._empty()
         if seen.published:
-            return self._result(_newest(seen.published), False)
+            return self._result(record.choose(seen.published), False)
         name = plan.actions[1].name
         return self._empty(name, f"{seen.pool.path}/{name}", seen.length, str(seen.checksum) if seen.checksum else None, True)
 
@@ -195,7 +197,7 @@ class ImageService(Service):
             self._retire(hypervisor, seen, plan)
             return self._empty()
         if seen.published:
-            return self._result(_newest(seen.published), False)
+            return self._result(record.choose(seen.published), False)
         return self._result(self._import(hypervisor, seen, plan), True)
 
     def _retire(self, hypervisor, seen, plan):
@@ -300,7 +302,3 @@ class ImageService(Service):
         data = record.render(new)
         hypervisor.create_volume(self.pool, volume_xml.raw_volume(name.record, len(data), mode="0444"))
         hypervisor.upload(self.pool, name.record, [data], len(data))
-
-
-def _newest(published):
-    return max(published, key=lambda one: (one.record.published_at, str(one.name)))

@@ -1,0 +1,193 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, record
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
+from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
+from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed
+from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
+from ansible_collections.egress.kvm2.tests.unit.fake.machine import GIB
+from ansible_collections.egress.kvm2.tests.unit.running import run_module
+
+POOL = "/var/lib/libvirt/images"
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "image.qcow2"
+    path.write_bytes(bytes(qcow2_bytes.image(GIB)) + b"\0" * 70000)
+    return str(path)
+
+
+@pytest.fixture
+def hypervisor():
+    fake = FakeHypervisor()
+    fake.machine.put_file(f"{POOL}/base-debian-13.qcow2", b"somebody else's")
+    return fake
+
+
+def digest(path):
+    with open(path, "rb") as handle:
+        return hashlib.sha256(handle.read()).hexdigest()
+
+
+def files(hypervisor):
+    return sorted(path.rpartition("/")[2] for path in hypervisor.machine.files)
+
+
+def published(hypervisor):
+    """Names of bases with a record that parses."""
+    found = []
+    for path, file in hypervisor.machine.files.items():
+        name = names.parse_record(path.rpartition("/")[2])
+        if name and isinstance(record.parse(bytes(file.data), name), record.Record):
+            found.append(str(name))
+    return found
+
+
+def test_import_again_and_check_agree(hypervisor, image):
+    before = files(hypervisor)
+    predicted = run_module("image", hypervisor, check=True, key="micro", src=image)
+    assert files(hypervisor) == before and hypervisor.writes == []
+    done = run_module("image", hypervisor, key="micro", src=image)
+    assert not done.failed and done.changed
+    assert [action["act"] for action in predicted.actions] == [action["act"] for action in done.actions] == ["fetch", "create", "publish"]
+    assert done.image["digest"] == f"sha256:{digest(image)}" and done.image["virtual_size"] == GIB
+    assert names.parse_base(done.image["base"]).id16 == digest(image)[:16]
+    assert names.is_predicted(predicted.image["base"]) and predicted.image["size"] == done.image["size"]
+    again = run_module("image", hypervisor, key="micro", src=image)
+    assert not again.changed and again.image == dict(done.image, fetched=False)
+    assert set(again.image) == set(predicted.image)
+    for check in (True, False):
+        gone = run_module("image", hypervisor, check=check, key="micro", state="absent")
+        assert [action["what"] for action in gone.actions] == ["record", "base"]
+    assert files(hypervisor) == before
+    assert not run_module("image", hypervisor, key="micro", state="absent").changed
+
+
+def test_another_digest_makes_another_base_beside_the_old_one(hypervisor, image, tmp_path):
+    first = run_module("image", hypervisor, key="micro", src=image)
+    other = tmp_path / "other.qcow2"
+    other.write_bytes(bytes(qcow2_bytes.image(2 * GIB)) + b"\0" * 70000)
+    second = run_module("image", hypervisor, key="micro", src=str(other))
+    assert first.image["base"] != second.image["base"]
+    assert sorted(published(hypervisor)) == sorted([first.image["base"], second.image["base"]])
+
+
+def test_wrong_checksum_leaves_the_pool_as_it_was(hypervisor, image):
+    before = files(hypervisor)
+    failed = run_module("image", hypervisor, key="micro", src=image, checksum="sha256:" + "0" * 64)
+    assert failed.failed and failed.error["kind"] == "permanent" and digest(image) in failed.msg
+    assert not failed.changed and files(hypervisor) == before
+
+
+@pytest.mark.parametrize("content, word", [(b"", "empty"), (b"<!DOCTYPE html><html>", "HTML"), (b"QFI\xfb" + b"\0" * 200, "qcow2")])
+def test_refused_content_leaves_nothing(hypervisor, tmp_path, content, word):
+    before = files(hypervisor)
+    path = tmp_path / "x.qcow2"
+    path.write_bytes(content)
+    failed = run_module("image", hypervisor, key="micro", src=str(path))
+    assert failed.failed and failed.error["kind"] == "permanent" and word.lower() in failed.msg.lower()
+    assert files(hypervisor) == before
+
+
+def test_a_full_pool_fails_before_the_first_byte(image):
+    hypervisor = FakeHypervisor()
+    hypervisor.machine.pools["default"].size = 1000
+    failed = run_module("image", hypervisor, key="micro", src=image)
+    assert failed.error["kind"] == "quota" and files(hypervisor) == []
+    assert not any(call.operation == "upload" for call in hypervisor.calls)
+
+
+@pytest.mark.parametrize("pool, state, word", [("nowhere", True, "no such pool"), ("default", False, "not active")])
+def test_pools_that_cannot_be_used(image, pool, state, word):
+    hypervisor = FakeHypervisor()
+    hypervisor.machine.pools["default"].active = state
+    failed = run_module("image", hypervisor, key="micro", src=image, pool=pool)
+    assert failed.error["kind"] == "permanent" and word in failed.msg
+
+
+def test_killed_anywhere_the_next_run_converges_and_no_bad_base_is_believed(image):
+    count = FakeHypervisor()
+    run_module("image", count, key="micro", src=image)
+    total = len(count.calls)
+    assert total > 8
+    for when in ("before", "after"):
+        for nth in range(1, total + 1):
+            hypervisor = FakeHypervisor()
+
+            def kill(*args):
+                raise Killed("now")
+            hypervisor.hook("*", kill, when=when, nth=nth)
+            with pytest.raises(Killed):
+                run_module("image", hypervisor, key="micro", src=image)
+            survivor = FakeHypervisor(hypervisor.machine)
+            for base in published(survivor):
+                assert bytes(survivor.machine.file(f"{POOL}/{base}").read(0, 10 ** 9)) == open(image, "rb").read()
+            done = run_module("image", survivor, key="micro", src=image)
+            assert not done.failed and done.image["published"]
+            assert done.image["base"] in published(survivor)
+
+
+@pytest.mark.parametrize("operation, nth", [("create_volume", 1), ("create_volume", 2), ("upload", 1), ("upload", 2), ("download", 1), ("refresh_pool", 2)])
+def test_failed_anywhere_it_removes_what_it_made_and_nothing_else(hypervisor, image, operation, nth):
+    before = files(hypervisor)
+    hypervisor.fail_at(operation, nth, Kvm2Error(TRANSIENT, "do", "it", "no"))
+    failed = run_module("image", hypervisor, key="micro", src=image)
+    assert failed.failed and failed.error["kind"] == "transient"
+    assert files(hypervisor) == before
+
+
+def test_a_base_deleted_under_the_upload_is_not_published(hypervisor, image):
+    def steal(pool, name, *rest):
+        if name.endswith(".qcow2"):
+            hypervisor.machine.remove_file(f"{POOL}/{name}")
+            hypervisor.machine.pools[pool].known.discard(name)
+    hypervisor.hook("upload", steal, when="after", nth=1)
+    failed = run_module("image", hypervisor, key="micro", src=image)
+    assert failed.failed and published(hypervisor) == []
+
+
+def test_what_the_pool_gives_back_is_compared(hypervisor, image):
+    def spoil(pool, name, *rest):
+        if name.endswith(".qcow2"):
+            hypervisor.machine.file(f"{POOL}/{name}").data[-1] ^= 1
+    hypervisor.hook("upload", spoil, when="after", nth=1)
+    failed = run_module("image", hypervisor, key="micro", src=image)
+    assert failed.failed and "gave back other bytes" in failed.msg and published(hypervisor) == []
+
+
+def test_a_used_base_is_not_retired(hypervisor, image):
+    base = run_module("image", hypervisor, key="micro", src=image).image["base"]
+    hypervisor.machine.put_image(f"{POOL}/anybody.qcow2", backing_path=f"{POOL}/{base}", backing_format="qcow2")
+    failed = run_module("image", hypervisor, key="micro", state="absent")
+    assert failed.error["kind"] == "conflict" and "anybody.qcow2" in failed.msg and not failed.changed
+    assert published(hypervisor) == [base]
+
+
+def test_a_base_that_somebody_starts_to_use_while_it_is_retired_stays(hypervisor, image):
+    base = run_module("image", hypervisor, key="micro", src=image).image["base"]
+    hypervisor.hook(
+        "delete_volume", lambda *args: hypervisor.machine.put_image(f"{POOL}/late.qcow2", backing_path=f"{POOL}/{base}", backing_format="qcow2"),
+        when="after", nth=1)
+    failed = run_module("image", hypervisor, key="micro", state="absent")
+    assert failed.error["kind"] == "conflict" and "late.qcow2" in failed.msg
+    assert base in files(hypervisor) and published(hypervisor) == []
+    assert failed.changed and [action["what"] for action in failed.actions] == ["record"]
+
+
+@pytest.mark.parametrize("given, word", [
+    ({"key": "Micro"}, "not a label"), ({"key": "a" * 33}, "33 characters"), ({"checksum": "md5:00"}, "sha256: or sha512:"),
+    ({"checksum": "sha256:12"}, "64 hexadecimal"), ({"src": "relative"}, "absolute"), ({"sparse": True}, "this version"),
+    ({"refresh": "if_modified"}, "this version"), ({"max_virtual_size": "5"}, "unit"), ({"fetch_timeout": "soon"}, "fetch_timeout"),
+])
+def test_wrong_options(hypervisor, image, given, word):
+    failed = run_module("image", hypervisor, **{"key": "micro", "src": image, **given})
+    assert failed.failed and failed.error["kind"] == "permanent" and word in failed.msg
+    assert hypervisor.calls == []
