@@ -1,0 +1,105 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The micro guest's image: Debian's cloud kernel, a busybox initramfs and tinyproxy behind a BIOS boot loader."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import subprocess
+
+from guestfs import initramfs, kernel_of
+from progress import Failure, answer, step
+from roots import OPTIONS, unpacked
+from state import HERE, State, digest_of, remove, write_whole
+
+RELEASE = "trixie"
+PACKAGES = ("busybox-static", "linux-image-cloud-amd64", "qemu-guest-agent", "tinyproxy-bin")
+NAME = "micro.qcow2"
+MIB = 1024**2
+SIZE = 64 * MIB
+START = 1 * MIB  # where the only partition starts
+SECTOR = 512
+BOOT_CODE = 440  # bytes of the first sector that are boot code
+TABLE = """label: gpt
+label-id: 6D696372-6F20-4775-8573-740000000000
+start={start}, size={size}, type=EBD0A0A2-B9E5-4433-87C0-68B6B72699C7, uuid=6D696372-6F20-4775-8573-740000000001, name=micro,\
+ attrs=LegacyBIOSBootable
+"""
+COMMAND_LINE = "console=ttyS0 quiet loglevel=4 panic=5 no_timer_check mitigations=off tsc=reliable random.trust_cpu=on"
+LOADER = f"DEFAULT micro\nPROMPT 0\nTIMEOUT 0\nLABEL micro\n  LINUX /vmlinuz\n  INITRD /initrd\n  APPEND {COMMAND_LINE}\n"
+
+
+def key() -> str:
+    """Return the key of the image: whatever goes into it gives another one."""
+    sources = [HERE / name for name in ("guest.py", "guestfs.py", "cpio.py", "guest")]
+    return digest_of(RELEASE, PACKAGES, OPTIONS, *sources)
+
+
+def ensure(state: State) -> pathlib.Path:
+    """Build and publish what is missing; return the image's path."""
+    image = state.images / NAME
+    built = state.images / ".micro.key"
+    if built.exists() and built.read_text(encoding="ascii").strip() == key() and image.exists() and (state.images / "SHA256SUMS").exists():
+        return image
+    root = _packages(state)
+    with step("guest image") as this:
+        part = state.images / f"{NAME}.part"
+        raw = state.images / f"{NAME}.raw.part"
+        this.detail = "collecting the initramfs"
+        _disk(raw, kernel_of(root), _compressed(initramfs(root)))
+        this.detail = "converting"
+        answer(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(part)])
+        raw.unlink()
+        digest = hashlib.sha256(part.read_bytes()).hexdigest()
+        built.unlink(missing_ok=True)  # from here on until the last line the published set does not count as whole
+        part.replace(image)
+        write_whole(state.images / "SHA256SUMS", f"{digest}  {NAME}\n")
+        write_whole(built, key() + "\n")
+    return image
+
+
+def _packages(state: State) -> pathlib.Path:
+    """Return a folder that holds the packages, unpacked and not set up."""
+    root = state.roots / f"guest-{digest_of(RELEASE, PACKAGES, OPTIONS)}"
+    if root.exists():
+        return root
+    part = root.with_name(root.name + ".tree.part")
+    remove(part)
+    with step("guest packages") as this:
+        command = ["mmdebstrap", *OPTIONS, "--variant=extract", f"--include={','.join(PACKAGES)}", "--format=directory"]
+        unpacked(state, this, [*command, RELEASE, str(part)], "guest")
+        part.replace(root)
+    return root
+
+
+def _compressed(data: bytes) -> bytes:
+    """Return the archive as the kernel takes it; zstd unpacks fastest under emulation of those that are small."""
+    done = subprocess.run(["zstd", "-q", "-19", "-T1", "--check", "-c"], input=data, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"Failed to compress the initramfs: {done.stderr.decode(errors='replace').strip()}.")
+    return done.stdout
+
+
+def _disk(raw: pathlib.Path, kernel: bytes, initrd: bytes) -> None:
+    """Write the disk: GPT, boot code, and one FAT partition with boot loader, kernel and initramfs."""
+    end = SIZE - MIB
+    remove(raw)
+    with open(raw, "wb") as handle:
+        handle.truncate(SIZE)
+    answer(["sfdisk", "--quiet", str(raw)], stdin=TABLE.format(start=START // SECTOR, size=(end - START) // SECTOR))
+    code = pathlib.Path("/usr/lib/syslinux/mbr/gptmbr.bin").read_bytes()
+    if len(code) > BOOT_CODE:
+        raise Failure(f"Failed to write the boot code: gptmbr.bin has {len(code)} bytes, {BOOT_CODE} fit. Use the package syslinux-common.")
+    with open(raw, "r+b") as handle:
+        handle.write(code)
+    drive = f"{raw}@@{START}"
+    total = (end - START) // SECTOR
+    answer(["mformat", "-i", drive, "-v", "MICRO", "-N", "6d696372", "-h", "16", "-s", "63", "-H", str(START // SECTOR), "-T", str(total), "::"])
+    answer(["syslinux", "--install", "--offset", str(START), str(raw)])
+    for name, data in (("vmlinuz", kernel), ("initrd", initrd), ("syslinux.cfg", LOADER.encode())):
+        part = raw.with_name(f"{name}.part")
+        part.write_bytes(data)
+        answer(["mcopy", "-i", drive, str(part), f"::/{name}"])
+        part.unlink()

@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is in the micro guest's initramfs, collected from a folder of unpacked Debian packages."""
+
+from __future__ import annotations
+
+import lzma
+import pathlib
+import re
+import subprocess
+
+from cpio import Archive
+from progress import Failure, answer
+from state import HERE
+
+# In the order they are loaded; what they need comes before them by itself.
+MODULES = (
+    "virtio_blk", "virtio_net", "vfat", "nls_cp437", "nls_ascii", "nls_utf8", "isofs", "button", "evdev", "virtio_rng", "virtio_balloon",
+)
+PROGRAMS = ("usr/bin/tinyproxy", "usr/sbin/qemu-ga")
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+LOADER = "lib64/ld-linux-x86-64.so.2"
+FOLDERS = ("dev", "media/boot", "media/seed", "proc", "root", "run/tinyproxy", "run/lock", "sys", "tmp", "var/log/tinyproxy", "etc/tinyproxy")
+
+TEXTS = {
+    "etc/passwd": "root::0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\ntinyproxy:x:100:100::/run/tinyproxy:/bin/false\n",
+    "etc/group": "root:x:0:\ntinyproxy:x:100:\nnobody:x:65533:\nnogroup:x:65534:\n",
+    "etc/hosts": "127.0.0.1 localhost\n",
+    "etc/nsswitch.conf": "hosts: files dns\n",
+}
+
+
+def kernel_of(root: pathlib.Path) -> bytes:
+    """Return the kernel."""
+    return _one(root, "boot/vmlinuz-*").read_bytes()
+
+
+def initramfs(root: pathlib.Path) -> bytes:
+    """Return the initramfs, not compressed."""
+    archive = Archive()
+    for folder in FOLDERS:
+        archive.folder(folder)
+    archive.device("dev/console", 5, 1)
+    for name in ("lib", "bin", "sbin"):
+        archive.link(name, f"usr/{name}")
+    archive.link("var/run", "../run")
+    archive.link("init", "bin/busybox")
+    _busybox(archive, root)
+    _programs(archive, root)
+    _modules(archive, root)
+    for path in sorted((root / "usr/share/tinyproxy").glob("*.html")):
+        archive.file(str(path.relative_to(root)), path.read_bytes())
+    for name, text in TEXTS.items():
+        archive.file(name, text.encode())
+    ours = HERE / "guest"
+    for path in sorted(p for p in ours.rglob("*") if p.is_file()):
+        script = path.read_bytes().startswith(b"#!")
+        archive.file(str(path.relative_to(ours)), path.read_bytes(), 0o755 if script else 0o644)
+    return archive.render()
+
+
+def _one(root: pathlib.Path, pattern: str) -> pathlib.Path:
+    found = sorted(root.glob(pattern))
+    if not found:
+        raise Failure(f"Failed to find {pattern} in {root}: a package has changed its files. Remove that folder and look at the package list.")
+    return found[-1]
+
+
+def _busybox(archive: Archive, root: pathlib.Path) -> None:
+    program = _one(root, "usr/bin/busybox")
+    archive.file("usr/bin/busybox", program.read_bytes(), 0o755)
+    for applet in answer([str(program), "--list-full"]).split():
+        name = applet.rpartition("/")[2]
+        if name != "busybox":
+            archive.link(f"usr/bin/{name}", "busybox")
+    archive.folder("usr/sbin")
+
+
+def _programs(archive: Archive, root: pathlib.Path) -> None:
+    """Add the programs and the libraries that their loader lists."""
+    libraries: set[str] = set()
+    loader = (root / "usr" / LOADER) if (root / "usr" / LOADER).exists() else _one(root, f"{LIBRARIES}/ld-linux-x86-64.so.2")
+    for program in PROGRAMS:
+        archive.file(program, (root / program).read_bytes(), 0o755)
+        listed = answer([str(loader), "--library-path", str(root / LIBRARIES), "--list", str(root / program)])
+        if "not found" in listed:
+            raise Failure(f"Failed to collect the libraries of {program}:\n{listed}")
+        libraries |= set(re.findall(r"^\s*(\S+\.so\S*) => ", listed, re.MULTILINE))
+    for library in sorted(libraries - {"linux-vdso.so.1"}):
+        archive.file(f"{LIBRARIES}/{pathlib.Path(library).name}", (root / LIBRARIES / pathlib.Path(library).name).read_bytes(), 0o755)
+    archive.file(f"usr/{LOADER}", loader.read_bytes(), 0o755)
+    archive.link("lib64", "usr/lib64")
+
+
+def _modules(archive: Archive, root: pathlib.Path) -> None:
+    """Add the modules, not compressed, and the list of them in the order to load them."""
+    tree = _one(root, "usr/lib/modules/*/kernel").parent
+    files = {path.name.split(".ko")[0].replace("-", "_"): path for path in tree.rglob("*.ko*")}
+    builtin = {pathlib.Path(line).name.split(".ko")[0].replace("-", "_") for line in (tree / "modules.builtin").read_text().splitlines()}
+    order: list[str] = []
+
+    def take(name: str) -> None:
+        if name in order or name in builtin:
+            return
+        if name not in files:
+            raise Failure(f"Failed to find the kernel module {name}: it is neither in {tree} nor built into the kernel.")
+        data = files[name].read_bytes()
+        if files[name].suffix == ".xz":
+            data = lzma.decompress(data)
+        elif files[name].suffix == ".zst":
+            data = subprocess.run(["zstd", "-dcq", str(files[name])], capture_output=True, check=True).stdout
+        needs = re.search(rb"(?:^|\0)depends=([^\0]*)\0", data)
+        for other in needs.group(1).decode().split(",") if needs else []:
+            if other:
+                take(other.replace("-", "_"))
+        order.append(name)
+        archive.file(f"lib-modules/{name}.ko", data)
+
+    for module in MODULES:
+        take(module)
+    archive.file("lib-modules/order", "".join(f"{name}\n" for name in order).encode())

@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hypervisor's root file system: built by mmdebstrap, kept as a tar file, imported into podman."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from progress import Failure, answer, logged, step
+from releases import RELEASES, Release
+from state import State, digest_of
+
+# Only what nobody reads in a hypervisor that lives for an afternoon.
+LEFT_OUT = ("/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*")
+OPTIONS = ("--mode=root", "--variant=apt", '--aptopt=Acquire::Languages "none"', "--dpkgopt=force-unsafe-io")
+IN_MEMORY = 6 * 1024**3  # bytes of free memory from which on the root is unpacked in memory: that takes two thirds of the time
+
+
+def key_of(release: Release) -> str:
+    """Return the key of a release's root: another package list or another way to build gives another one."""
+    return digest_of(release.name, release.packages, release.apt_options, LEFT_OUT, OPTIONS)
+
+
+def image_of(state: State, release: Release) -> str:
+    """Return the podman image's name."""
+    return f"localhost/{state.prefix}-root:{release.name}-{key_of(release)}"
+
+
+def ensure(state: State, release: Release) -> str:
+    """Build and import what is missing; return the podman image's name."""
+    image = image_of(state, release)
+    if answer(["podman", "image", "inspect", "--format", "{{.Id}}", image], check=False):
+        return image
+    tar = state.roots / f"{release.name}-{key_of(release)}.tar"
+    if not tar.exists():
+        _build(state, release, tar)
+    with step(f"root {release.name}: import") as this:
+        this.detail = "podman takes it over"
+        logged(this, ["podman", "import", "--quiet", str(tar), image], state.logs / f"import-{release.name}.log", fenced=False)
+    return image
+
+
+def find(name: str) -> Release:
+    """Return the release of that name."""
+    if name not in RELEASES:
+        raise Failure(f"Failed to find a release named {name!r}: hypervisors are made of {', '.join(RELEASES)}. Name one of these.")
+    return RELEASES[name]
+
+
+def _build(state: State, release: Release, tar: pathlib.Path) -> None:
+    part = tar.with_name(tar.name + ".part")
+    command = ["mmdebstrap", *OPTIONS, f"--include={','.join(release.packages)}", "--format=tar"]
+    command += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
+    command += [f"--aptopt={option}" for option in release.apt_options]
+    with step(f"root {release.name}") as this:
+        unpacked(state, this, [*command, release.name, str(part)], f"root-{release.name}")
+        part.replace(tar)
+
+
+def unpacked(state: State, this, command: list[str], name: str) -> None:
+    """Run mmdebstrap with its temporary folder in memory where there is enough of it, else in the state folder."""
+    folder = state.roots / f"{name}.part"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    if _free_memory() > IN_MEMORY:
+        # The mount lives in the command's own namespace, and goes with it.
+        command = ["sh", "-c", 'mount -t tmpfs -o mode=755,size=90% tmpfs "$TMPDIR" && exec "$@"', "sh", *command]
+    logged(this, command, state.logs / f"{name}.log", describe=_doing, env=dict(os.environ, TMPDIR=str(folder)))
+    folder.rmdir()
+
+
+def _free_memory() -> int:
+    """Return the bytes of memory that programs can have without swapping."""
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
+
+
+def _doing(line: str) -> str | None:
+    """Return what mmdebstrap says it does, in a line of its log."""
+    return line[3:].rstrip(". ") if line.startswith("I: ") else None
