@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Optional, Union
 
 from . import names
+from .errors import InvalidInput
 from .xml import etree, parse
 
 URI = "urn:egress:kvm2:instance:1"
@@ -20,6 +22,9 @@ CLOCK_SKEW = 300
 
 _CHILDREN = ("managed", "fleet", "name", "uid", "host", "createdAt", "generation", "base", "seed", "deleting", "hold", "run")
 _REQUIRED = ("managed", "fleet", "name", "uid", "createdAt")
+_TIME_RE = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?(?:Z|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d))",
+    re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -53,19 +58,24 @@ def format_time(seconds):
 
 def parse_time(text):
     """Seconds since the epoch of an RFC 3339 time, or None."""
-    text = text.strip()
-    if len(text) < 20 or text[10] not in "Tt":
+    # By hand, since what datetime.fromisoformat takes differs between Python releases.
+    match = _TIME_RE.fullmatch(text.strip())
+    if match is None:
         return None
-    if text[-1] in "Zz":
-        text = text[:-1] + "+00:00"
+    fraction, sign, hours, minutes = match["fraction"], match["sign"], match["hours"], match["minutes"]
+    offset = 0 if sign is None else (int(hours) * 3600 + int(minutes) * 60) * (1 if sign == "+" else -1)
+    if abs(offset) >= 86400 or int(minutes or 0) > 59:
+        return None
     try:
-        parsed = datetime.fromisoformat(text)
+        parsed = datetime.strptime(match["time"].upper(), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
     except ValueError:
         return None
-    return parsed.timestamp() if parsed.tzinfo is not None and parsed.timestamp() > 0 else None
+    seconds = parsed.timestamp() - offset + (float(fraction) if fraction else 0)
+    return seconds if seconds > 0 else None
 
 
 def to_element(mark):
+    """The element {URI}instance of a Mark. Raises InvalidInput for a text that XML cannot carry."""
     root = etree.Element(f"{{{URI}}}{ROOT}", nsmap={PREFIX: URI})
     values = {
         "managed": "true", "fleet": mark.fleet, "name": mark.name, "uid": mark.uid, "host": mark.host,
@@ -74,7 +84,12 @@ def to_element(mark):
     }
     for child in _CHILDREN:
         if values[child]:
-            etree.SubElement(root, f"{{{URI}}}{child}").text = values[child]
+            try:
+                etree.SubElement(root, f"{{{URI}}}{child}").text = values[child]
+            except ValueError as error:
+                raise InvalidInput(
+                    f"{child} {values[child]!r} of instance {mark.fleet}.{mark.name}", "it holds a character that XML cannot carry",
+                    "Remove that character.") from error
     return root
 
 
@@ -137,7 +152,11 @@ def of_domain(domain) -> Union[Mark, Unreadable, None]:
     """The mark of a model.Domain: that of the persistent definition, else of the running guest."""
     if domain.any_xml is None:
         return Unreadable("the domain's XML cannot be read" + (f": {domain.unreadable}" if domain.unreadable else ""))
-    return of_tree(parse(domain.any_xml))
+    try:
+        tree = parse(domain.any_xml)
+    except ValueError as error:
+        return Unreadable(f"the domain's XML cannot be read: {error}")
+    return of_tree(tree)
 
 
 def why_not_ours(domain, mark) -> Optional[str]:

@@ -29,6 +29,8 @@ _HEX = "[0-9a-f]"
 _NONCE = f"(?P<nonce>{_HEX}{{6}}|{PREDICTED_NONCE})"
 _LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
+# uuid.UUID by itself also takes underscores, other scripts' digits and dashes anywhere.
+_ANY_UUID_RE = re.compile(r"[0-9a-f]{8}(-?)(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _BASE_RE = re.compile(rf"kvm2-base-(?P<key>{_LABEL})-(?P<id16>(?:u{_HEX}{{15}}|{_HEX}{{16}}))-{_NONCE}\.(?P<format>qcow2|raw)", re.ASCII)
 _INSTANCE_RE = re.compile(rf"kvm2-(?P<fleet>{_LABEL})\.(?P<name>{_LABEL})-(?P<uid>{_UUID})-{_NONCE}\.(?P<ext>qcow2|iso)", re.ASCII)
 
@@ -49,11 +51,10 @@ def is_label(value):
 
 
 def parse_uid(value):
-    """A UUID in its canonical text form, or None."""
-    try:
-        return str(uuid.UUID(value))
-    except (ValueError, AttributeError, TypeError):
+    """The canonical form of a UUID's text, which may be in upper case or without dashes; None for anything else."""
+    if not isinstance(value, str) or not _ANY_UUID_RE.fullmatch(value):
         return None
+    return str(uuid.UUID(value))
 
 
 def derive_uid(fleet, name):

@@ -56,6 +56,8 @@ class Plan:
         """Ansible's diff form: readable text before and after, empty where nothing changes."""
         before, after = [], []
         for action in self.actions:
+            if not action.changes:
+                continue
             label = f"{action.what} {action.name}"
             if action.before is None and action.after is None:
                 after.append(f"{action.act} {label}")
