@@ -16,6 +16,9 @@ from console import Background, Step, ToolError, run, say
 from interpreter import SUPPORTED, available
 from paths import CHECKOUT
 
+# A later -m takes its place: make integration ARGS="-m extended"
+_USUAL = ("-m", "not extended")
+
 
 def pytest(arguments: list[str]) -> int:
     """Run pytest from the checkout with the pinned tools; its exit code."""
@@ -31,7 +34,7 @@ def unit(arguments: list[str]) -> int:
 def integration(arguments: list[str]) -> int:
     """The integration tests against nested hypervisors, which they start by themselves."""
     nested.harness("install the harness's packages", "packages")
-    return pytest(["tests/integration", *arguments])
+    return pytest(["tests/integration", *_USUAL, *arguments])
 
 
 def _part(name: str, call: Callable[[], None], failed: list[str]) -> None:
@@ -78,5 +81,5 @@ def test(everything: bool) -> int:
         say(f"FAILED: {', '.join(failed)}. The tests are run all the same, and the whole fails")
     else:
         say("lint and sanity passed; now the tests")
-    code = pytest(["tests/unit", "tests/integration", *([] if everything else ["-m", "not extended"])])
+    code = pytest(["tests/unit", "tests/integration", *([] if everything else _USUAL)])
     return code or int(bool(failed))
