@@ -62,3 +62,12 @@ def filesystem_type(path):
     except OSError:
         return None
     return kind
+
+
+def bridges():
+    """Names of the network bridges of this machine, sorted."""
+    try:
+        names = os.listdir("/sys/class/net")
+    except OSError:
+        return ()
+    return tuple(sorted(name for name in names if os.path.isdir(f"/sys/class/net/{name}/bridge")))

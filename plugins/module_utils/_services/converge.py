@@ -42,7 +42,8 @@ def create(hypervisor, job, did, wall_clock):
         hypervisor.define(domain_xml.render(job.spec, mark.to_element(job.mark)))
     except BaseException:
         # A define whose answer got lost may have happened: then the seed is in use and stays.
-        if hypervisor.domain(job.instance.uid) is None:
+        domain = hypervisor.domain(job.instance.uid)
+        if domain is None or not any(made.path in text for text in domain.xmls):
             hypervisor.delete_volume(job.pool, made.name)
         raise
     did("define", "domain")

@@ -20,6 +20,9 @@ from .deletion import Doomed
 from .instances import Instance, domain_of, is_being_deleted, parse_instances
 from .pools import usable_pool
 
+# A guest that is resumed into less would be paused again at once.
+ROOM_TO_RESUME = 64 * 1024 ** 2
+
 
 @dataclass(frozen=True)
 class Target:
@@ -76,6 +79,8 @@ class DomainService(Service):
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
         inventory, found = deletion.inventory_and_references(hypervisor)
         targets = tuple(self._target(instance, inventory, found) for instance in self.instances)
+        # Its free space as it is after the refresh.
+        pool = hypervisor.pool(self.pool) or pool
         host = None
         if any(not target.there and target.problem is None for target in targets) and self.state != "absent":
             host = requirements.host_side(hypervisor, tuple(self.wanted.values()))
@@ -244,28 +249,28 @@ class DomainService(Service):
 
     @staticmethod
     def _has_room(seen):
-        return seen.pool.available > 0
+        return seen.pool.available >= ROOM_TO_RESUME
 
     def _drift(self, target, spec):
         """Differences of the persistent definition, and of the running guest's own (pending until its restart), as dicts."""
         domain, wanted = target.domain, self.wanted[target.instance.uid]
-        found = [dict(one.as_dict(), pending=False) for one in domain_xml.drift(domain.xml or domain.live_xml, spec)]
+        found = [_drift(one, one.needs, False) for one in domain_xml.drift(domain.xml or domain.live_xml, spec)]
         if domain.active and domain.live_xml and domain.xml:
             listed = {one["field"] for one in found}
             found += [
-                dict(one.as_dict(), needs="restart", pending=True) for one in domain_xml.drift(domain.live_xml, spec)
+                _drift(one, "restart", True) for one in domain_xml.drift(domain.live_xml, spec)
                 if one.needs == "redefine" and one.field not in listed]
         parsed = mark.of_domain(domain)
         if isinstance(parsed, mark.Mark):
             if self.host and parsed.host != self.host:
-                found.append({"field": "mark.host", "have": parsed.host, "want": self.host, "needs": "redefine", "pending": False})
+                found.append(_drift(overlays.Drift("mark.host", parsed.host, self.host, "redefine")))
             if parsed.seed and parsed.seed != wanted.seed_hash:
-                found.append({"field": "seed", "have": parsed.seed, "want": wanted.seed_hash, "needs": "replace", "pending": False})
+                found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "replace")))
         if target.overlay is None and target.disk:
-            found.append({"field": "overlay", "have": target.disk, "want": "a file that exists", "needs": "replace", "pending": False})
+            found.append(_drift(overlays.Drift("overlay", target.disk, "a file that exists", "replace")))
         given = target.instance.options.get("overlay")
         if given and target.disk and os.path.basename(target.disk) != given and not names.is_predicted(given):
-            found.append({"field": "overlay", "have": os.path.basename(target.disk), "want": given, "needs": "replace", "pending": False})
+            found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk), given, "replace")))
         return found
 
     # -- results
@@ -413,6 +418,10 @@ class DomainService(Service):
             if target.problem is None:
                 shown.append(self._shown(target, plan, seen, domain, found=found))
         return {"instances": shown}
+
+
+def _drift(one, needs=None, pending=False):
+    return {"field": one.field, "have": one.have, "want": one.want, "needs": needs or one.needs, "pending": pending}
 
 
 def _doomed(instance):

@@ -1,0 +1,279 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._services import power
+from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
+from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed
+from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
+from ansible_collections.egress.kvm2.tests.unit.fake.machine import GIB, Guest
+from ansible_collections.egress.kvm2.tests.unit.running import run_module
+
+POOL = "/var/lib/libvirt/images"
+LOCAL = "qemu:///system"
+UID = names.derive_uid("edge", "one")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    """Time passes by itself: each pause moves the clock that the waits use."""
+    now = [0.0]
+    monkeypatch.setattr(power.time, "monotonic", lambda: now[0])
+
+    def pause(seconds):
+        now[0] += seconds
+    for function in (power.stop_all, power.wait_all):
+        monkeypatch.setattr(function, "__defaults__", tuple(
+            (lambda: now[0]) if callable(value) and value is not power.pause else pause if value is power.pause else value
+            for value in function.__defaults__))
+
+
+@pytest.fixture
+def hypervisor(tmp_path):
+    path = tmp_path / "image.qcow2"
+    path.write_bytes(bytes(qcow2_bytes.image(GIB)) + b"\0" * 70000)
+    fake = FakeHypervisor(uri=LOCAL)
+    fake.machine.guest = Guest(addresses=("192.168.122.10",), polls=2)
+    fake.machine.put_file(f"{POOL}/base-debian-13.qcow2", b"somebody else's")
+    base = run_module("image", fake, key="micro", src=str(path)).image["base"]
+    run_module("overlay", fake, fleet="edge", base=base, instances=[{"name": "one"}])
+    fake.base = base
+    fake.forget_calls()
+    return fake
+
+
+def domain(hypervisor, check=False, **given):
+    options = {"fleet": "edge", "memory": "128MiB", "networks": [{"network": "default"}], "instances": [{"name": "one"}], **given}
+    return run_module("domain", hypervisor, check=check, **options)
+
+
+def files(hypervisor):
+    return sorted(path.rpartition("/")[2] for path in hypervisor.machine.files)
+
+
+def own(hypervisor):
+    return [name for name in files(hypervisor) if names.parse_instance_volume(name)]
+
+
+def acts(result):
+    return [(action["act"], action["what"]) for action in result.actions]
+
+
+CREATION = [("create", "seed"), ("define", "domain"), ("enable", "autostart"), ("start", "domain")]
+DELETION = ["declare", "stop", "delete", "delete", "undefine"]
+
+
+def test_created_kept_and_removed(hypervisor):
+    predicted = domain(hypervisor, check=True)
+    assert hypervisor.writes == []
+    made = domain(hypervisor, wait={"for": "address"})
+    assert not made.failed, made.msg
+    assert acts(predicted) == acts(made) == CREATION
+    one = made.instances[0]
+    assert one["state"] == "running" and one["primary_address"] == "192.168.122.10" and one["base"] == hypervisor.base
+    assert one["mac"] == names.mac_address(UID, 0) and one["drift"] == []
+    again = domain(hypervisor)
+    assert not again.changed and again.instances[0]["overlay"] == one["overlay"] and again.instances[0]["seed"] == one["seed"]
+    assert not domain(hypervisor, check=True).changed
+    would = domain(hypervisor, check=True, state="absent")
+    gone = domain(hypervisor, state="absent")
+    assert [action["act"] for action in gone.actions] == [action["act"] for action in would.actions] == DELETION
+    assert own(hypervisor) == [] and "base-debian-13.qcow2" in files(hypervisor) and hypervisor.domains() == ()
+    assert not domain(hypervisor, state="absent").changed
+    assert {call.operation for call in hypervisor.writes if call.operation == "undefine"} == {"undefine"}
+
+
+def test_an_update_never_undefines_and_keeps_mark_and_foreign_metadata(hypervisor):
+    domain(hypervisor)
+    xml = hypervisor.domain(UID).xml
+    hypervisor.define(xml.replace("<metadata>", '<metadata><other:app xmlns:other="urn:other"><x>1</x></other:app>'))
+    hypervisor.forget_calls()
+    changed = domain(hypervisor, memory="256MiB")
+    assert acts(changed) == [("redefine", "domain")] and not any(call.operation == "undefine" for call in hypervisor.calls)
+    found = hypervisor.domain(UID)
+    assert "urn:other" in found.xml and mark.why_not_ours(found, mark.of_domain(found)) is None
+    assert changed.instances[0]["drift"] == [
+        {"field": "memory", "have": 128 * 1024 ** 2, "want": 256 * 1024 ** 2, "needs": "restart", "pending": True}]
+    assert not domain(hypervisor, memory="256MiB").changed
+
+
+def test_report_changes_nothing(hypervisor):
+    domain(hypervisor)
+    hypervisor.forget_calls()
+    reported = domain(hypervisor, memory="256MiB", on_change="report")
+    assert not reported.changed and [one["field"] for one in reported.instances[0]["drift"]] == ["memory"] and hypervisor.writes == []
+
+
+def test_a_changed_seed_is_drift_that_needs_a_replacement(hypervisor):
+    domain(hypervisor, user_data="#cloud-config\n{a: 1}\n")
+    changed = domain(hypervisor, user_data="#cloud-config\n{a: 2}\n")
+    assert not changed.changed and [(one["field"], one["needs"]) for one in changed.instances[0]["drift"]] == [("seed", "replace")]
+    assert "a: 2" not in str(vars(changed))
+
+
+def test_power_states(hypervisor):
+    domain(hypervisor)
+    assert acts(domain(hypervisor, state="stopped")) == [("stop", "domain")]
+    assert not domain(hypervisor, state="stopped").changed
+    assert not domain(hypervisor, state="defined").changed
+    assert acts(domain(hypervisor)) == [("start", "domain")]
+    hypervisor.machine.pause("edge.one")
+    assert acts(domain(hypervisor)) == [("resume", "domain")]
+    hypervisor.machine.pause("edge.one", "ioerror")
+    hypervisor.machine.pools["default"].size = 0
+    failed = domain(hypervisor)
+    assert failed.error["kind"] == "quota" and "I/O error" in failed.msg
+
+
+def test_a_guest_that_does_not_listen_is_forced_off(hypervisor):
+    hypervisor.machine.guest = Guest(stops="never")
+    domain(hypervisor)
+    stopped = domain(hypervisor, state="stopped", stop={"timeout": "20s"})
+    assert stopped.instances[0]["state"] == "stopped"
+    assert [call.operation for call in hypervisor.writes if call.operation in ("shutdown", "destroy")] == ["shutdown", "shutdown", "destroy"]
+
+
+def test_no_address_in_time_says_what_was_seen(hypervisor):
+    hypervisor.machine.guest = Guest(addresses=())
+    failed = domain(hypervisor, wait={"for": "address", "timeout": "3s"})
+    assert failed.error["kind"] == "transient" and "addresses seen from lease and agent" in failed.msg and failed.changed
+    assert failed.instances[0]["state"] == "provisioning"
+
+
+@pytest.mark.parametrize("xml", [
+    "<domain type='qemu'><name>edge.one</name><memory>65536</memory><os><type>hvm</type></os></domain>",
+    f"<domain type='qemu'><name>other</name><uuid>{UID}</uuid><memory>65536</memory><os><type>hvm</type></os></domain>"])
+@pytest.mark.parametrize("state", ["running", "absent"])
+def test_a_foreign_domain_is_left_alone(hypervisor, xml, state):
+    before = hypervisor.define(xml)
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, state=state)
+    assert failed.error["kind"] == "conflict" and before.name in failed.msg and before.uuid in failed.msg
+    assert hypervisor.writes == [] and hypervisor.domain(before.uuid) == before
+
+
+def test_a_shared_volume_stops_the_deletion_before_it_is_declared(hypervisor):
+    domain(hypervisor)
+    disk = next(path for path in hypervisor.machine.files if path.endswith(".qcow2") and names.parse_instance_volume(path.rpartition("/")[2]))
+    hypervisor.machine.put_image(f"{POOL}/clone.qcow2", backing_path=disk, backing_format="qcow2")
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, state="absent")
+    assert failed.error["kind"] == "conflict" and "clone.qcow2" in failed.msg and hypervisor.writes == []
+
+
+def test_missing_host_side_is_said_all_at_once_before_anything_is_made(hypervisor):
+    failed = domain(hypervisor, machine="pdp11", networks=[{"network": "nowhere"}], cpu_mode="host-passthrough")
+    assert failed.error["kind"] == "permanent" and "nowhere" in failed.msg and "pdp11" in failed.msg and hypervisor.writes == []
+
+
+def test_without_an_overlay_nothing_is_made(hypervisor):
+    failed = domain(hypervisor, instances=[{"name": "two"}])
+    assert failed.error["kind"] == "transient" and "kvm2_overlay" in failed.msg and hypervisor.writes == []
+    assert not domain(hypervisor, check=True, instances=[{"name": "two"}]).failed
+
+
+def test_an_overlay_that_got_old_is_not_used(hypervisor):
+    name = own(hypervisor)[0]
+    hypervisor.machine.make_old(f"{POOL}/{name}", 1801)
+    failed = domain(hypervisor, instances=[{"name": "one", "overlay": name}])
+    assert failed.error["kind"] == "transient" and "30 minutes" in failed.msg and own(hypervisor) == [name]
+
+
+@pytest.mark.parametrize("operation, nth", [("create_volume", 1), ("upload", 1), ("download", 1), ("define", 1)])
+def test_a_failure_before_the_define_leaves_no_seed(hypervisor, operation, nth):
+    before = own(hypervisor)
+    hypervisor.fail_at(operation, nth, Kvm2Error(TRANSIENT, "do", "it", "no"))
+    assert domain(hypervisor).failed and own(hypervisor) == before
+
+
+def test_somebody_else_creates_it_meanwhile(hypervisor):
+    rival = FakeHypervisor(hypervisor.machine, uri=LOCAL)
+    hypervisor.hook("create_volume", lambda *args: domain(rival), when="after", nth=1)
+    failed = domain(hypervisor)
+    assert failed.error["kind"] == "conflict" and "somebody else created it" in failed.msg
+    assert not domain(FakeHypervisor(hypervisor.machine, uri=LOCAL)).changed and len(own(hypervisor)) == 2
+
+
+def run_and_kill(machine, nth, when, **given):
+    hypervisor = FakeHypervisor(machine, uri=LOCAL)
+
+    def kill(*args):
+        raise Killed("now")
+    hypervisor.hook("*", kill, when=when, nth=nth)
+    with pytest.raises(Killed):
+        domain(hypervisor, **given)
+
+
+@pytest.mark.parametrize("given", [{}, {"memory": "256MiB"}, {"state": "absent"}], ids=["create", "redefine", "delete"])
+def test_killed_anywhere_it_converges_and_leaves_nothing_after_removal(hypervisor, given):
+    if given:
+        domain(hypervisor)
+    start = hypervisor.machine.copy()
+    counting = FakeHypervisor(start.copy(), uri=LOCAL)
+    assert not domain(counting, **given).failed
+    kills = 0
+    for when in ("before", "after"):
+        for nth in range(1, len(counting.calls) + 1):
+            machine = start.copy()
+            run_and_kill(machine, nth, when, **given)
+            kills += 1
+            survivor = FakeHypervisor(machine, uri=LOCAL)
+            again = domain(survivor, **given)
+            if again.failed and again.error["kind"] == "transient":
+                # The overlay went with the interrupted deletion: a role makes it anew.
+                run_module("overlay", survivor, fleet="edge", base=hypervisor.base, instances=[{"name": "one"}])
+                again = domain(survivor, **given)
+            assert not again.failed, (when, nth, again.msg)
+            assert not domain(survivor, **given).changed
+            if given.get("state") != "absent":
+                assert again.instances[0]["state"] in ("running", "provisioning")
+            assert not domain(survivor, state="absent").failed
+            assert own(survivor) == [] and survivor.domains() == ()
+    assert kills > 20
+
+
+def test_present_over_a_declared_deletion_finishes_it_and_creates_anew(hypervisor):
+    first = domain(hypervisor).instances[0]
+    rival = FakeHypervisor(hypervisor.machine, uri=LOCAL)
+    rival.hook("shutdown", lambda *args: (_ for _ in ()).throw(Killed("now")), nth=1)
+    with pytest.raises(Killed):
+        domain(rival, state="absent")
+    assert mark.of_domain(hypervisor.domain(UID)).deleting is not None
+    failed = domain(hypervisor)
+    assert failed.failed and failed.error["kind"] == "transient" and own(hypervisor) == []
+    run_module("overlay", hypervisor, fleet="edge", base=hypervisor.base, instances=[{"name": "one"}])
+    second = domain(hypervisor).instances[0]
+    assert second["overlay"] != first["overlay"] and second["seed"] != first["seed"]
+
+
+def test_something_that_starts_it_in_the_middle_of_its_deletion(hypervisor):
+    domain(hypervisor)
+    rival = FakeHypervisor(hypervisor.machine, uri=LOCAL)
+    hypervisor.hook("delete_volume", lambda *args: rival.start(UID), when="before", nth=1)
+    done = domain(hypervisor, state="absent")
+    assert not done.failed, done.msg
+    assert hypervisor.domains() == () and own(hypervisor) == []
+
+
+def test_one_bad_instance_does_not_stop_the_others(hypervisor):
+    failed = domain(hypervisor, instances=[{"name": "one"}, {"name": "two"}])
+    assert [error["item"] for error in failed.errors] == ["two"]
+    assert {one["name"]: one["state"] for one in failed.instances}["one"] in ("running", "provisioning")
+
+
+@pytest.mark.parametrize("given, word", [
+    ({"fleet": "Edge"}, "not a label"), ({"memory": "128"}, "unit"), ({"memory": None}, "not given"), ({"vcpus": 0}, "at least one"),
+    ({"networks": None}, "not given"),
+    ({"networks": [{"network": "default", "mac": "01:00:00:00:00:00"}]}, "MAC"), ({"user_data": "hello"}, "cloud-init would ignore"),
+    ({"meta_data": "instance-id: x"}, "instance-id"), ({"on_change": "replace"}, "this version"), ({"on_change": "restart"}, "this version"),
+    ({"wait": {"for": "address", "timeout": "soon"}}, "wait.timeout"),
+    ({"networks": [{"bridge": "br0"}], "wait": {"for": "address", "source": "lease"}}, "no leases"),
+])
+def test_wrong_options(hypervisor, given, word):
+    failed = domain(hypervisor, **given)
+    assert failed.failed and failed.error["kind"] == "permanent" and word in failed.msg and hypervisor.calls == []
