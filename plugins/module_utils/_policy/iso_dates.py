@@ -11,7 +11,8 @@ _FIRST_DESCRIPTOR = 16
 _LONG = b"2000010100000000\0"
 _SHORT = bytes((100, 1, 1, 0, 0, 0, 0))
 _UNSET = b"0" * 16 + b"\0"
-_DESCRIPTOR_DATES = (813, 830, 847, 864)
+# Of creation, modification, expiration and effectiveness.
+_DESCRIPTOR_DATES = ((813, _LONG), (830, _LONG), (847, _UNSET), (864, _LONG))
 _ROOT_RECORD = 156
 
 
@@ -25,10 +26,8 @@ def fix_dates(image):
 
 
 def _fix_descriptor(image, start):
-    for offset in _DESCRIPTOR_DATES:
-        field = slice(start + offset, start + offset + len(_LONG))
-        if image[field] != _UNSET:
-            image[field] = _LONG
+    for offset, date in _DESCRIPTOR_DATES:
+        image[start + offset:start + offset + len(date)] = date
     root = start + _ROOT_RECORD
     _fix_record(image, root)
     position = _number(image, root + 2) * SECTOR

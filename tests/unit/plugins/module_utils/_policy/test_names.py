@@ -40,7 +40,8 @@ def test_every_label_is_accepted_as_it_is(label):
 
 
 @pytest.mark.parametrize("text", [
-    "", "-", "-a", "a-", "a-b-", "A", "aB", "a.b", "a_b", "a b", " a", "a ", "a\n", "é", "\u0661", "a/b", "a" * 33, "kvm2-", None, 1.5, True])
+    "", "-", "-a", "a-", "a-b-", "A", "aB", "a.b", "a_b", "a b", " a", "a ", "a\n",
+    "é", "\u0661", "a/b", "a" * 33, "kvm2-", None, 1.5, True])
 def test_everything_else_is_refused_with_its_name(text):
     assert not names.is_label(text)
     with pytest.raises(InvalidInput) as caught:
@@ -174,7 +175,8 @@ def test_a_uuid_in_any_case_and_without_dashes_is_canonical_afterwards(uid):
 
 
 @pytest.mark.parametrize("text", [
-    "", "p1", UID[:-1], UID + "0", UID.replace("-", "_"), "{" + UID + "}", "urn:uuid:" + UID, UID + "\n", " " + UID, UID.replace("0", "\uff10"),
+    "", "p1", UID[:-1], UID + "0", UID.replace("-", "_"), "{" + UID + "}", "urn:uuid:" + UID, UID + "\n", " " + UID,
+    UID.replace("0", "\uff10"),
     "bdcf_b7e-b780-5ade-85c5-cb0dd262285e", "bdcf2b7e-b7805ade-85c5-cb0dd262285e", None, 5])
 def test_anything_else_is_no_uuid(text):
     assert names.parse_uid(text) is None
