@@ -45,9 +45,9 @@ def locked(name: str) -> Iterator[None]:
         yield
 
 
-def ensure_packages(*, lint: bool = False) -> None:
-    """Install the Debian packages that the venv (and lint) needs."""
-    hostpackages.install(hostpackages.missing(interpreter.choose(), lint=lint))
+def ensure_packages(*purposes: str) -> None:
+    """Install the Debian packages that the venv and the purposes (lint, unit) need."""
+    hostpackages.install(hostpackages.missing(interpreter.choose(), *purposes))
     interpreter.forget()
 
 

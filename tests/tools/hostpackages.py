@@ -12,9 +12,12 @@ import subprocess
 from console import Step, ToolError, must
 from interpreter import Interpreter
 
-# Package, and the program or pkg-config name that tells it is there however it was installed.
-_PROGRAMS = {"git": "git", "gcc": "gcc", "pkg-config": "pkg-config", "openssh-client": "ssh", "libc6-dev": None, "libvirt-dev": None}
-_LINT_PROGRAMS = {"shellcheck": "shellcheck"}
+# For each purpose: the package, and the program that tells it is there however it was installed (None: ask dpkg).
+_WANTED: dict[str, dict[str, str | None]] = {
+    "venv": {"git": "git", "gcc": "gcc", "pkg-config": "pkg-config", "openssh-client": "ssh", "libc6-dev": None, "libvirt-dev": None},
+    "lint": {"shellcheck": "shellcheck"},
+    "unit": {"qemu-utils": "qemu-img"},
+}
 
 
 def _installed(package: str) -> bool:
@@ -22,9 +25,9 @@ def _installed(package: str) -> bool:
     return done.returncode == 0 and done.stdout.strip().endswith(" installed")
 
 
-def missing(python: Interpreter, *, lint: bool = False) -> list[str]:
-    """Names of the packages that are still to be installed for a venv of this Python (and for lint)."""
-    wanted = dict(_PROGRAMS, **(_LINT_PROGRAMS if lint else {}))
+def missing(python: Interpreter, *purposes: str) -> list[str]:
+    """Names of the packages that are still to be installed for a venv of this Python, and for further purposes."""
+    wanted = {package: program for purpose in ("venv", *purposes) for package, program in _WANTED[purpose].items()}
     names = [package for package, program in wanted.items() if not (shutil.which(program) if program else _installed(package))]
     if python.is_system:
         if not python.has_ensurepip:

@@ -50,7 +50,7 @@ def _commands(venv: Path) -> dict[str, list[str | Path]]:
 
 def lint() -> None:
     """Run all linters; ToolError names those that complained."""
-    environment.ensure_packages(lint=True)
+    environment.ensure_packages("lint")
     venv = environment.ensure()
     # From inside its collection tree, since ansible-lint and antsibull-docs tell by the path what the collection is called.
     where = collections_root() / "ansible_collections" / "egress" / "kvm2"

@@ -43,7 +43,7 @@ def copy_checkout(target: Path) -> None:
 
 def run(arguments: list[str]) -> None:
     """Run the sanity tests with the venv's ansible-core; ToolError when one fails. arguments are handed on to ansible-test."""
-    environment.ensure_packages(lint=True)
+    environment.ensure_packages("lint")
     venv = environment.ensure()
     python = interpreter.choose()
     target = SANITY / IN_COLLECTIONS

@@ -28,6 +28,7 @@ def pytest(arguments: list[str]) -> int:
 
 def unit(arguments: list[str]) -> int:
     """The unit tests; they need no hypervisor."""
+    environment.ensure_packages("unit")
     return pytest(["tests/unit", *arguments])
 
 
@@ -58,7 +59,7 @@ def _old_core() -> None:
 
 def test(everything: bool) -> int:
     """Lint, sanity, units, integration; with everything also the oldest ansible-core and the tests marked extended."""
-    environment.ensure_packages(lint=True)
+    environment.ensure_packages("lint", "unit")
     nested.harness("install the harness's packages", "packages")
     environment.ensure()
     say("the hypervisor and the guest image are built (where they are not yet) beside lint and sanity; their lines are marked [nested]")

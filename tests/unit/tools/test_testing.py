@@ -32,7 +32,7 @@ class _Hypervisors:
 def parts(monkeypatch):
     """The parts of make test, all passing; a test overrides one. The list has what ran, in order."""
     ran = []
-    monkeypatch.setattr(environment, "ensure_packages", lambda **_options: None)
+    monkeypatch.setattr(environment, "ensure_packages", lambda *_purposes: None)
     monkeypatch.setattr(environment, "ensure", lambda: None)
     monkeypatch.setattr(nested, "harness", lambda what, *arguments: None)
     monkeypatch.setattr(testing, "Background", lambda prefix, command: _Hypervisors(0))
