@@ -14,6 +14,8 @@ from ansible_collections.egress.kvm2.plugins.module_utils._entry import run
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.args import connection_arguments
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._services import clock as pool_clock
+from ansible_collections.egress.kvm2.plugins.module_utils._services.service import Context
 
 SERVICES = {
     "image": "ImageService", "overlay": "OverlayService", "domain": "DomainService", "gc": "GcService", "pool_check": "PoolCheckService"}
@@ -39,7 +41,9 @@ def run_module(module, hypervisor, check=False, clock=None, **given):
     """Run a module; returns the result as a namespace with `failed` and `warnings` besides what the module returns."""
     warnings = []
     nonce = (lambda: names.PREDICTED_NONCE) if check else (lambda: f"{next(_count):06x}")
-    context = run.Context(nonce=nonce, warn=warnings.append, clock=clock or (lambda: hypervisor.machine.now))
+    context = Context(nonce=nonce, warn=warnings.append, clock=clock or (lambda: hypervisor.machine.now))
+    if check:
+        context.pool_time = pool_clock.newest_seen
     result = {}
     try:
         service = service_of(module)(parameters(module, **given), context)

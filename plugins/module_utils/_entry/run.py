@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import sys
-import time
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -16,53 +15,11 @@ from .._host.deadline import Deadline
 from .._policy import names
 from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
 from .._policy.xml import LXML_IMPORT_ERROR
+from .._services import clock
+from .._services.service import Context
 from .args import connection_arguments, parse_connection
 
 _PACKAGES = {"libvirt": "python3-libvirt (Debian, Ubuntu, Fedora: the same name)", "lxml": "python3-lxml"}
-
-
-class Context:
-    """What a service may use besides the hypervisor: a nonce, the clock (seconds since the epoch), a place for warnings, and the list of
-    what was done and what failed, from which the result is made."""
-
-    def __init__(self, nonce, warn, clock=time.time, deadline=None):
-        self.nonce = nonce
-        self.clock = clock
-        self.warn = warn
-        self.deadline = deadline
-        self.done = []
-        self.failures = []
-
-    def did(self, action):
-        self.done.append(action)
-
-    def failed(self, item, error):
-        """Note that one item of a set failed; the others go on and the module fails at the end."""
-        self.failures.append((item, error))
-
-
-class Service:
-    """One module's work. observe and plan are the same in check mode and out of it; apply does what the plan says and nothing else."""
-
-    def __init__(self, params, context):
-        self.params = params
-        self.context = context
-
-    def observe(self, hypervisor):
-        """Read what the plan needs. Changes nothing but the daemon's view of its pools."""
-        raise NotImplementedError
-
-    def plan(self, seen):
-        """The Plan that leads from what was seen to what was asked for. Wrong input and impossible wishes are raised here."""
-        raise NotImplementedError
-
-    def predict(self, seen, plan):
-        """The result as it would be once the plan was done."""
-        raise NotImplementedError
-
-    def apply(self, hypervisor, seen, plan):
-        """Do the plan and return the result."""
-        raise NotImplementedError
 
 
 def new_nonce():
@@ -84,6 +41,7 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
             deadline = context.deadline = Deadline(connection.timeout, connection.uri)
         if module.check_mode:
             context.nonce = lambda: names.PREDICTED_NONCE
+            context.pool_time = clock.newest_seen
         service = service_class(module.params, context)
         hypervisor = None
         if connect:

@@ -81,10 +81,10 @@ def is_published(hypervisor, pool, name):
     return isinstance(read_record(hypervisor, pool, name), record.Record)
 
 
-def references_of(hypervisor):
+def references_of(hypervisor, ignore_pools=()):
     """The policy's References over everything this hypervisor holds, read afresh."""
     inventory = take_inventory(hypervisor)
-    return references.used_files(inventory, resolve=local.realpath if hypervisor.is_local() else None)
+    return references.used_files(inventory, resolve=local.realpath if hypervisor.is_local() else None, ignore_pools=ignore_pools)
 
 
 def retire(hypervisor, pool, name, path):

@@ -15,10 +15,18 @@ def age(hypervisor, volume, wall_clock):
     pool's clock is read from a small volume made for it."""
     if volume.mtime is None:
         return None
-    return now(hypervisor, volume.pool, wall_clock) - volume.mtime
+    return probed(hypervisor, volume.pool, (), wall_clock) - volume.mtime
 
 
-def now(hypervisor, pool, wall_clock):
+def newest_seen(hypervisor, pool, volumes, wall_clock):
+    """The time on the pool's machine, or before it: that of the newest mtime where its clock cannot be read without writing."""
+    if hypervisor.is_local():
+        return wall_clock()
+    return max((volume.mtime for volume in volumes if volume.pool == pool and volume.mtime is not None), default=0.0)
+
+
+def probed(hypervisor, pool, volumes, wall_clock):
+    """The time on the pool's machine, read from a small volume made for it where that is another one."""
     if hypervisor.is_local():
         return wall_clock()
     name = f"kvm2-clock-{secrets.token_hex(6)}.raw"

@@ -9,11 +9,10 @@ import os
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from .._policy import domain_read, domain_xml, mark, names, overlays, qcow2, references
+from .._policy import domain_read, domain_xml, mark, overlays, qcow2
 from .._policy.domain_xml import DomainSpec
 from .._policy.errors import CONFLICT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.specification import Wanted
-from .._policy.xml import parse
 from . import clock, deletion, seeds
 from .instances import Instance, domain_of
 
@@ -138,7 +137,7 @@ def _still_definable(hypervisor, job, wall_clock):
     volume = hypervisor.volume(job.pool, job.overlay)
     if volume is None:
         raise Kvm2Error(TRANSIENT, "use", obj, "it is not there", "Run kvm2_overlay, then this again.")
-    inventory, found = deletion.inventory_and_references(hypervisor)
+    found = deletion.inventory_and_references(hypervisor)[1]
     users = found.users_of(volume.path)
     if users:
         raise Kvm2Error(CONFLICT, "use", obj, "it is in use: " + "; ".join(str(user) for user in users), "Run kvm2_overlay, then this again.")

@@ -10,7 +10,6 @@ names them, undefine, destroy what was started meanwhile, sweep up, look again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Tuple
 
 from .._host import local
 from .._policy import mark, names, references
@@ -140,7 +139,7 @@ def _without_prefix(element):
 
 
 def _finish(hypervisor, doomed, clock, done):
-    for attempt in range(ROUNDS):
+    for _attempt_number in range(ROUNDS):
         domain, parsed = _ours(hypervisor, doomed, "delete")
         if domain is None or not domain.persistent:
             break
@@ -193,7 +192,7 @@ def _delete_named(hypervisor, domain, doomed, done):
 
 def _destroy_left(hypervisor, doomed, done):
     """Something may have started the guest between stop and undefine: then it goes on without a definition."""
-    for attempt in range(ROUNDS):
+    for _attempt_number in range(ROUNDS):
         domain, parsed = _ours(hypervisor, doomed, "delete")
         if domain is None:
             return

@@ -9,7 +9,6 @@ import os
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
-from .._entry.run import Service
 from .._policy import addresses, domain_read, domain_xml, mark, names, overlays, specification
 from .._policy.errors import CONFLICT, PERMANENT, QUOTA, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
@@ -19,6 +18,7 @@ from . import converge, deletion, power, requirements
 from .deletion import Doomed
 from .instances import Instance, domain_of, is_being_deleted, parse_instances
 from .pools import usable_pool
+from .service import Service
 
 # A guest that is resumed into less would be paused again at once.
 ROOM_TO_RESUME = 64 * 1024 ** 2
@@ -237,7 +237,8 @@ class DomainService(Service):
             return
         if domain.state == "paused" and domain.reason == "ioerror" and not self._has_room(seen):
             raise Kvm2Error(
-                QUOTA, "resume", f"domain {instance.domain}", f"it is paused by an I/O error and pool {self.pool} is full", "Free space in the pool, then run again.")
+                QUOTA, "resume", f"domain {instance.domain}", f"it is paused by an I/O error and pool {self.pool} is full",
+                "Free space in the pool, then run again.")
         if domain.state in ("paused", "pmsuspended"):
             yield Action("resume", "domain", instance.domain, f"it is {domain.state} ({domain.reason})", instance.name)
         elif not domain.active or domain.state == "crashed":

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
-from .._entry.run import Service
 from .._host import fetch, local
 from .._policy import names, qcow2, record, volume_xml
 from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
@@ -22,6 +21,7 @@ from .._policy.plan import Action, Plan
 from .._policy.units import parse_duration, parse_size
 from . import bases, transfer
 from .pools import sees_pool, usable_pool
+from .service import Service
 
 _HEX_LENGTH = {"sha256": 64, "sha512": 128}
 

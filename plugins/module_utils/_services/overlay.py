@@ -9,9 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
-from .._entry.run import Service
 from .._host import local
-from .._policy import domain_read, names, overlays, qcow2, record, references, volume_xml
+from .._policy import domain_read, names, overlays, qcow2, references, volume_xml
 from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
 from .._policy.plan import Action, Plan
@@ -19,6 +18,7 @@ from .._policy.units import parse_size
 from . import bases
 from .instances import Instance, domain_of, is_being_deleted, parse_instances
 from .pools import take_inventory, usable_pool
+from .service import Service
 
 _LARGEST_TABLE = 32 * 1024 ** 2
 
@@ -212,7 +212,7 @@ class OverlayService(Service):
         if not created and not taken:
             return
         if bases.is_published(hypervisor, self.pool, seen.base.name):
-            for action, volume in created:
+            for action, _volume in created:
                 self.context.did(action)
             return
         for action, volume in created:

@@ -91,7 +91,7 @@ def wait_all(hypervisor, guests, what, timeout, family, clock=time.monotonic, wa
 
     guests: {uuid: (name, macs, sources)}. Returns {uuid: None or Kvm2Error}.
     """
-    waiting, result, until = dict(guests), {uuid: None for uuid in guests}, clock() + timeout
+    waiting, result, until = dict(guests), dict.fromkeys(guests), clock() + timeout
     last = {}
     while waiting:
         for uuid in list(waiting):

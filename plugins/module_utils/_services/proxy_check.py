@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Optional
 from urllib.parse import urlsplit
 
-from .._entry.run import Service
 from .._host import proxy_request
 from .._policy.endpoints import proxy_url
 from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.plan import Plan
 from .._policy.units import parse_duration
+from .service import Service
 
 # Between two requests to the same proxy: nothing tells when a guest's proxy has started, so it is asked.
 _PAUSE = 0.5

@@ -91,7 +91,9 @@ def test_probe_fetches_nothing(url):
     assert fetch.probe(f"{url}/405", OPTIONS) is None
 
 
-@pytest.mark.parametrize("status, kind", [(404, "permanent"), (403, "permanent"), (410, "permanent"), (429, "transient"), (500, "transient"), (503, "transient")])
+@pytest.mark.parametrize("status, kind", [
+    (404, "permanent"), (403, "permanent"), (410, "permanent"), (429, "transient"), (500, "transient"), (503, "transient"),
+])
 def test_status(url, status, kind):
     for call in (fetch.open_source, fetch.probe):
         with pytest.raises(Kvm2Error) as caught:

@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a module's service is, and what it is given besides the hypervisor."""
+
+from __future__ import annotations
+
+import time
+
+from . import clock as pool_clock
+
+
+class Context:
+    """What a service may use besides the hypervisor: a nonce, the clock (seconds since the epoch), the time on a pool's machine, a place for
+    warnings, and the list of what was done and what failed, from which the result is made.
+
+    pool_time(hypervisor, pool, volumes, wall_clock) gives seconds since the epoch; the one for check mode writes nothing and may be early.
+    """
+
+    def __init__(self, nonce, warn, clock=time.time, deadline=None):
+        self.nonce = nonce
+        self.clock = clock
+        self.pool_time = pool_clock.probed
+        self.warn = warn
+        self.deadline = deadline
+        self.done = []
+        self.failures = []
+
+    def did(self, action):
+        self.done.append(action)
+
+    def failed(self, item, error):
+        """Note that one item of a set failed; the others go on and the module fails at the end."""
+        self.failures.append((item, error))
+
+
+class Service:
+    """One module's work. observe and plan are the same in check mode and out of it; apply does what the plan says and nothing else."""
+
+    def __init__(self, params, context):
+        self.params = params
+        self.context = context
+
+    def observe(self, hypervisor):
+        """Read what the plan needs. Changes nothing but the daemon's view of its pools."""
+        raise NotImplementedError
+
+    def plan(self, seen):
+        """The Plan that leads from what was seen to what was asked for. Wrong input and impossible wishes are raised here."""
+        raise NotImplementedError
+
+    def predict(self, seen, plan):
+        """The result as it would be once the plan was done."""
+        raise NotImplementedError
+
+    def apply(self, hypervisor, seen, plan):
+        """Do the plan and return the result."""
+        raise NotImplementedError
