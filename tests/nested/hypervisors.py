@@ -46,7 +46,7 @@ def parse(hosts: str, release: str) -> dict[str, str]:
 
 
 def up(state: State, plan: dict[str, str], images: dict[str, str]) -> None:
-    """Have these hypervisors and the publish server running, and nothing else of ours."""
+    """Have these hypervisors and the publish server running; others that are well stay."""
     _keys(state)
     gateway = _network(state)
     works = kvm.proven(state, next(iter(images.values())))
@@ -55,16 +55,33 @@ def up(state: State, plan: dict[str, str], images: dict[str, str]) -> None:
         wanted = {name: digest_of(name, images[release], works, HERE / "hypervisor", state.shared) for name, release in plan.items()}
         this.detail = "looking at what runs"
         found = {one["name"]: one for one in _containers(state)}
-        for name, one in found.items():
-            if name not in plan:
-                _drop(state, one)
+        hosts = _kept(state, [one for name, one in found.items() if name not in plan])
+        this.detail = "starting what is missing"
+
+        def one(name: str) -> dict:
+            return _one(state, name, plan[name], images[plan[name]], wanted[name], found.get(name), works)
+
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            hosts = dict(zip(plan, pool.map(lambda name: _one(state, name, plan[name], images[plan[name]], wanted[name], found.get(name), works), plan)))
+            hosts.update(zip(plan, pool.map(one, plan), strict=True))
+        hosts = dict(sorted(hosts.items()))
         inventory.write(state, hosts, server, works)
         if publish.running(state) is None:
             raise Failure(f"Failed to reach the publish server: its log is {state.logs / 'publish.log'}.")
     say("ready: " + ", ".join(f"{name} {facts['address']}" for name, facts in hosts.items()))
     say(f"inventory: {state.inventory}")
+
+
+def _kept(state: State, others: list[dict]) -> dict[str, dict]:
+    """Return the facts of hypervisors that were not asked for and are well; those that are not are removed."""
+    kept = {}
+    for one in others:
+        address = _address(one["container"]) if one["running"] else ""
+        if address and well(state, address):
+            kept[one["name"]] = {"address": address, "release": one["release"], "container": one["container"]}
+        else:
+            say(f"{one['name']}: it does not answer and was not asked for; it is removed")
+            _drop(state, one)
+    return kept
 
 
 def _keys(state: State) -> None:
@@ -111,7 +128,7 @@ def _published(state: State, gateway: str) -> dict:
 
 
 def _containers(state: State) -> list[dict]:
-    """Return our containers: id, container, name of the host, key, and whether podman thinks that it runs."""
+    """Return our containers: id, container, name of the host, key, release, and whether podman thinks that it runs."""
     text = answer(["podman", "ps", "--all", "--no-trunc", "--format", "json", "--filter", f"label={state.label}"])
     return [
         {
@@ -119,6 +136,7 @@ def _containers(state: State) -> list[dict]:
             "container": one["Names"][0],
             "name": one["Labels"].get("egress.kvm2.host", ""),
             "key": one["Labels"].get("egress.kvm2.key", ""),
+            "release": one["Labels"].get("egress.kvm2.release", ""),
             "running": one["State"] == "running",
         }
         for one in json.loads(text or "[]") or []
@@ -131,7 +149,7 @@ def _one(state: State, name: str, release: str, image: str, key: str, found: dic
     facts = {"release": release, "container": container}
     if found:
         address = _address(container) if found["running"] and found["key"] == key else ""
-        if address and _well(state, address):
+        if address and well(state, address):
             return {"address": address, **facts}
         say(f"{name}: {'there is another version of it' if found['key'] != key else 'it does not answer'}; it is replaced")
         _drop(state, found)
@@ -141,6 +159,7 @@ def _one(state: State, name: str, release: str, image: str, key: str, found: dic
     answer([
         "podman", "--runtime", "runc", "run", "--detach", "--privileged", "--init", "--name", container, "--hostname", name,
         "--label", state.label, "--label", f"egress.kvm2.host={name}", "--label", f"egress.kvm2.key={key}",
+        "--label", f"egress.kvm2.release={release}",
         "--network", state.prefix, "--ulimit", "nofile=8192:8192", "--ulimit", "nproc=8192:8192",
         "--volume", f"{state.shared}:/etc/kvm2-nested:ro", "--volume", f"{volume}:/var/lib/libvirt/images",
         image, "/bin/sh", "/etc/kvm2-nested/entry.sh", "kvm" if works else "no-kvm",
@@ -149,7 +168,7 @@ def _one(state: State, name: str, release: str, image: str, key: str, found: dic
     if not address:
         raise Failure(f"Failed to find the address of {container}: it has ended. `podman logs {container}` tells why.")
     try:
-        wait_until(lambda: _well(state, address), READY, f"{name} answer on {address} with its default network and pool")
+        wait_until(lambda: well(state, address), READY, f"{name} answer on {address} with its default network and pool")
     except Failure as reason:
         last = answer(["podman", "logs", "--tail", "15", container], check=False)
         raise Failure(f"{reason} The end of `podman logs {container}`:\n{last}") from reason
@@ -169,7 +188,7 @@ def ssh_command(state: State, address: str) -> list[str]:
     ]
 
 
-def _well(state: State, address: str) -> bool:
+def well(state: State, address: str) -> bool:
     """Return whether ssh, libvirtd, its network and its pool are all there."""
     return answer([*ssh_command(state, address), "-o", "BatchMode=yes", WELL], timeout=15, check=False).strip() == "well"
 
@@ -185,16 +204,19 @@ def _drop(state: State, one: dict) -> None:
     answer(["podman", "volume", "rm", "--force", f"{one['container']}-images"], check=False)
 
 
-def down(state: State) -> None:
-    """Stop and remove the hypervisors and the publish server."""
+def down(state: State, hosts: tuple[str, ...] = ()) -> None:
+    """Stop and remove the hypervisors and the publish server; with hosts, only these hypervisors."""
     if shutil.which("podman"):
-        found = _containers(state)
+        found = [one for one in _containers(state) if not hosts or one["name"] in hosts]
         if found:
             with step(f"stopping {', '.join(sorted(one['name'] or one['container'] for one in found))}"):
                 for one in found:
                     _drop(state, one)
-    publish.stop(state)
-    inventory.forget(state)
+    if not hosts:
+        publish.stop(state)
+        inventory.forget(state)
+    else:
+        inventory.drop(state, hosts)
 
 
 def clean(state: State) -> None:
@@ -217,7 +239,7 @@ def status(state: State) -> int:
     found = _containers(state) if shutil.which("podman") else []
     for one in sorted(found, key=lambda one: one["name"]):
         address = _address(one["container"]) if one["running"] else ""
-        well = bool(address) and _well(state, address)
+        well = bool(address) and well(state, address)
         good = good and well
         print(f"{one['name']}: {address or 'no address'}, {'well' if well else 'not well'}, container {one['container']}")
     if not found:

@@ -12,29 +12,9 @@ from state import State, write_whole
 
 
 def write(state: State, hosts: dict[str, dict], publish: dict, kvm: bool) -> None:
-    """Write inventory.yml and state.json for these hosts (name → address, release, container)."""
+    """Write state.json and inventory.yml for these hosts (name → address, release, container)."""
     url = f"http://{publish['address']}:{publish['port']}"
-    options = f"-o UserKnownHostsFile={state.known_hosts} -o StrictHostKeyChecking=yes -o ControlMaster=auto -o ControlPersist=60s"
-    shared = {
-        "ansible_user": "root",
-        "ansible_ssh_private_key_file": str(state.private_key),
-        "ansible_ssh_common_args": options,
-        "ansible_python_interpreter": "/usr/bin/python3",
-        "nested_publish_url": url,
-        "nested_virt_type": "kvm" if kvm else "qemu",
-        "nested_image": {"key": "micro", "url": f"{url}/{NAME}", "checksum": f"sha256:{url}/SHA256SUMS"},
-    }
-    lines = ["---", "hypervisors:", "  hosts:"]
-    for name, facts in hosts.items():
-        lines += [f"    {name}:", f"      ansible_host: {json.dumps(facts['address'])}", f"      nested_release: {facts['release']}"]
-    lines.append("  vars:")
-    for name, value in shared.items():
-        if isinstance(value, dict):
-            lines += [f"    {name}:", *(f"      {inner}: {json.dumps(text)}" for inner, text in value.items())]
-        else:
-            lines.append(f"    {name}: {json.dumps(value)}")
-    write_whole(state.inventory, "\n".join(lines) + "\n")
-    facts = {
+    _write(state, {
         "hosts": hosts,
         "inventory": str(state.inventory),
         "private_key": str(state.private_key),
@@ -42,10 +22,41 @@ def write(state: State, hosts: dict[str, dict], publish: dict, kvm: bool) -> Non
         "user": "root",
         "publish_url": url,
         "publish_folder": str(state.images),
-        "virt_type": shared["nested_virt_type"],
-        "image": shared["nested_image"],
+        "virt_type": "kvm" if kvm else "qemu",
+        "image": {"key": "micro", "url": f"{url}/{NAME}", "checksum": f"sha256:{url}/SHA256SUMS"},
+    })
+
+
+def drop(state: State, names: tuple[str, ...]) -> None:
+    """Take hosts out of both files."""
+    facts = read(state)
+    if facts:
+        facts["hosts"] = {name: host for name, host in facts["hosts"].items() if name not in names}
+        _write(state, facts)
+
+
+def _write(state: State, facts: dict) -> None:
+    options = f"-o UserKnownHostsFile={state.known_hosts} -o StrictHostKeyChecking=yes -o ControlMaster=auto -o ControlPersist=60s"
+    shared = {
+        "ansible_user": facts["user"],
+        "ansible_ssh_private_key_file": facts["private_key"],
+        "ansible_ssh_common_args": options,
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "nested_publish_url": facts["publish_url"],
+        "nested_virt_type": facts["virt_type"],
+        "nested_image": facts["image"],
     }
     write_whole(state.facts, json.dumps(facts, indent=2) + "\n")
+    lines = ["---", "hypervisors:", "  hosts:"]
+    for name, host in facts["hosts"].items():
+        lines += [f"    {name}:", f"      ansible_host: {json.dumps(host['address'])}", f"      nested_release: {host['release']}"]
+    lines.append("  vars:")
+    for name, value in shared.items():
+        if isinstance(value, dict):
+            lines += [f"    {name}:", *(f"      {inner}: {json.dumps(text)}" for inner, text in value.items())]
+        else:
+            lines.append(f"    {name}: {json.dumps(value)}")
+    write_whole(state.inventory, "\n".join(lines) + "\n")
 
 
 def read(state: State) -> dict:

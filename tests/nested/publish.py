@@ -144,7 +144,7 @@ class Server(http.server.ThreadingHTTPServer):
         print(f"{client_address[0]} {sys.exc_info()[1]!r}", flush=True)
 
 
-def _started(pid: int) -> str | None:
+def started(pid: int) -> str | None:
     """Return when that process started, in clock ticks since boot; None when it is gone or only waits to be reaped."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
@@ -157,7 +157,7 @@ def running(state) -> dict | None:
     """Return the facts of the server when it is alive and answers: pid, started, address, port, key; else None."""
     try:
         facts = json.loads(state.publish.read_text(encoding="utf-8"))
-        alive = _started(facts["pid"]) == facts["started"]
+        alive = started(facts["pid"]) == facts["started"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return facts if alive and answers(facts) else None
@@ -179,14 +179,14 @@ def stop(state) -> bool:
     """Stop the server that the file speaks of, if it still is that process; return whether there was one."""
     try:
         facts = json.loads(state.publish.read_text(encoding="utf-8"))
-        pid, started = int(facts["pid"]), facts["started"]
+        pid, since = int(facts["pid"]), facts["started"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         state.publish.unlink(missing_ok=True)
         return False
-    there = _started(pid) == started
+    there = started(pid) == since
     if there:
         os.kill(pid, signal.SIGKILL)  # it has nothing to finish
-        while _started(pid) == started:
+        while started(pid) == since:
             time.sleep(0.02)
     state.publish.unlink(missing_ok=True)
     return there
@@ -220,7 +220,7 @@ def main() -> None:
     else:
         sys.exit(1)
     part = pathlib.Path(facts + ".part")
-    part.write_text(json.dumps({"pid": os.getpid(), "started": _started(os.getpid()), "address": address, "port": port, "key": key}))
+    part.write_text(json.dumps({"pid": os.getpid(), "started": started(os.getpid()), "address": address, "port": port, "key": key}))
     part.replace(facts)
     print("listening", flush=True)
     os.dup2(2, 1)
