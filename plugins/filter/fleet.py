@@ -113,9 +113,7 @@ def find_problems(value):
         return [error.message]
     with open(SCHEMA, encoding="utf-8") as handle:
         validator = jsonschema.Draft7Validator(json.load(handle))
-    found = validator.iter_errors({schema_text.VARIABLE: definition})
-    errors = sorted(found, key=lambda error: [str(part) for part in error.absolute_path])
-    return list(dict.fromkeys(schema_text.problem(error) for error in errors)) or fleet.problems(definition)
+    return schema_text.problems(validator.iter_errors({schema_text.VARIABLE: definition})) or fleet.problems(definition)
 
 
 def fleet_filter(value):

@@ -13,6 +13,8 @@ except ImportError:
 from .errors import PERMANENT, InvalidInput, Kvm2Error
 
 HEADER = "#cloud-config\n"
+# Line breaks to YAML 1.1, besides the usual ones.
+_RARE_BREAKS = "\x85\u2028\u2029"
 
 
 def render(config):
@@ -58,6 +60,9 @@ if yaml is not None:
             return True
 
     def _text(dumper, data):
-        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+        style = "|" if "\n" in data else None
+        if any(mark in data for mark in _RARE_BREAKS):
+            style = '"'  # the only style in which PyYAML escapes them
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
     _Dumper.add_representer(str, _text)

@@ -13,9 +13,12 @@ _YAML_NAMES = {
     "boolean": "true or false", "null": "empty"}
 
 
-def problem(error):
-    """One problem as text, from an error of a jsonschema validator that ran over {VARIABLE: definition}."""
-    return f"{path_of(error.absolute_path)}: {_EXPLAIN.get(error.validator, _explain_other)(error)}"
+def problems(errors):
+    """The problems as texts, by their place, from the errors of a jsonschema validator that ran over {VARIABLE: definition}."""
+    ordered = sorted(errors, key=lambda error: [str(part) for part in error.absolute_path])
+    # What is no mapping at all also counts as having several of the keys that exclude each other; its type is what is wrong.
+    real = [error for error in ordered if error.validator != "oneOf" or isinstance(error.instance, dict)]
+    return list(dict.fromkeys(f"{path_of(error.absolute_path)}: {_EXPLAIN.get(error.validator, _explain_other)(error)}" for error in real))
 
 
 def path_of(parts):

@@ -1,0 +1,107 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A valid definition written out, and a hypervisor's share of it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.fleet import expand, normalise, share
+
+FIX = "List the addresses or networks of the clients, such as 192.0.2.0/24."
+MINIMAL = {"name": "edge", "image": {"key": "debian-12", "src": "/srv/a.qcow2"}, "hypervisors": ["hv1"], "instances": {"count": 1}}
+
+
+def test_defaults_are_filled_in():
+    assert normalise(MINIMAL) == {
+        "name": "edge",
+        "image": {"key": "debian-12", "src": "/srv/a.qcow2", "format": "qcow2"},
+        "pool": "default",
+        "networks": [{"network": "default"}],
+        "proxy": {"engine": "tinyproxy", "port": 3128, "allow": []},
+        "hypervisors": {"hv1": 1},
+        "instances": [{
+            "name": "proxy-01", "uid": names.derive_uid("edge", "proxy-01"), "hypervisor": "hv1", "memory": "512MiB", "vcpus": 1,
+            "disk": "4GiB"}],
+        "placement": {"hv1": ["proxy-01"]},
+        "warnings": [
+            f"kvm2_fleet.proxy.allow is empty, so the proxies of fleet edge serve nobody. {FIX}"],
+    }
+
+
+def test_a_definition_that_allows_somebody_or_has_no_instance_warns_of_nothing():
+    assert normalise(dict(MINIMAL, proxy={"allow": ["192.0.2.7"]}))["warnings"] == []
+    assert normalise(dict(MINIMAL, instances={"count": 0}))["warnings"] == []
+
+
+def test_allowed_networks_are_written_in_one_way():
+    complete = normalise(dict(MINIMAL, proxy={"allow": ["192.0.2.7", "2001:DB8:0::/32"]}))
+    assert complete["proxy"]["allow"] == ["192.0.2.7/32", "2001:db8::/32"]
+
+
+def test_sizing_of_an_instance_overrides_the_fleet_and_the_default():
+    definition = dict(
+        MINIMAL, sizing={"memory": "1GiB", "vcpus": 2},
+        instances=[{"name": "a"}, {"name": "b", "sizing": {"vcpus": 4, "disk": "8GiB"}}])
+    sizes = [(item["memory"], item["vcpus"], item["disk"]) for item in normalise(definition)["instances"]]
+    assert sizes == [("1GiB", 2, "4GiB"), ("1GiB", 4, "8GiB")]
+
+
+def test_given_uid_is_written_in_its_canonical_form():
+    definition = dict(MINIMAL, instances=[{"name": "a", "uid": "0B0D2F1C-2A4D-5F2E-9C56-2F0C6F2F7F11"}])
+    assert normalise(definition)["instances"][0]["uid"] == "0b0d2f1c-2a4d-5f2e-9c56-2f0c6f2f7f11"
+
+
+def test_hypervisors_as_a_mapping_have_weights():
+    definition = dict(MINIMAL, hypervisors={"hv1": None, "hv2": {}, "hv3": {"weight": 3}}, instances={"count": 5})
+    complete = normalise(definition)
+    assert complete["hypervisors"] == {"hv1": 1, "hv2": 1, "hv3": 3}
+    assert {name: len(share_) for name, share_ in complete["placement"].items()} == {"hv1": 1, "hv2": 1, "hv3": 3}
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_a_larger_count_keeps_the_names_of_the_first_ones(few, more):
+    few, more = sorted((few, more))
+    small, large = expand({"count": few, "prefix": "p"}), expand({"count": more, "prefix": "p"})
+    assert large[:few] == small
+    assert len({item["name"] for item in large}) == more
+
+
+def test_names_have_two_digits_and_more_where_they_need_them():
+    found = [item["name"] for item in expand({"count": 100})]
+    assert (found[0], found[98], found[99]) == ("proxy-01", "proxy-99", "proxy-100")
+
+
+@given(st.integers(0, 40), st.integers(1, 6))
+def test_the_shares_of_all_hypervisors_are_the_fleet(count, hypervisors):
+    fleet = normalise(dict(MINIMAL, hypervisors=[f"hv{number}" for number in range(hypervisors)], instances={"count": count}))
+    found = [name for hypervisor in fleet["hypervisors"] for name in share(fleet, hypervisor)["names"]]
+    assert sorted(found) == sorted(item["name"] for item in fleet["instances"])
+    for hypervisor, placed in fleet["placement"].items():
+        assert share(fleet, hypervisor)["names"] == placed
+
+
+def test_share_is_in_the_form_of_the_modules():
+    fleet = normalise(dict(
+        MINIMAL, hypervisors=["hv1", "hv2"], networks=[{"network": "default"}, {"bridge": "br0", "model": "e1000"}],
+        instances=[{"name": "a", "sizing": {"memory": "1GiB", "vcpus": 2}}, {"name": "b", "hypervisor": "hv1"}, {"name": "c"}]))
+    uids = {name: names.derive_uid("edge", name) for name in "abc"}
+    assert share(fleet, "hv1", [{"name": "a", "overlay": "kvm2-a.qcow2"}, {"name": "b", "overlay": None}]) == {
+        "names": ["a", "b"],
+        "overlays": [{"name": "a", "uid": uids["a"], "capacity": "4GiB"}, {"name": "b", "uid": uids["b"], "capacity": "4GiB"}],
+        "domains": [
+            {"name": "a", "uid": uids["a"], "memory": "1GiB", "vcpus": 2, "overlay": "kvm2-a.qcow2"},
+            {"name": "b", "uid": uids["b"], "memory": "512MiB", "vcpus": 1}],
+        "networks": ["default"],
+        "bridges": ["br0"],
+        "memory": (1024 + 512) * 1024 ** 2,
+        "vcpus": 2,
+    }
+
+
+def test_an_unknown_hypervisor_gets_nothing():
+    assert share(normalise(MINIMAL), "hv9") == {
+        "names": [], "overlays": [], "domains": [], "networks": ["default"], "bridges": [], "memory": 0, "vcpus": 0}
