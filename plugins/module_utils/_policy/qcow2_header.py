@@ -99,7 +99,8 @@ def _version_3(head, cluster_size):
 
 def _check_l1(virtual_size, cluster_size, features, offset, entries):
     """The first byte after the L1 table."""
-    if virtual_size >= 1 << 63:
+    # QEMU counts in sectors and drops the rest, so that its size would be another than the one written here.
+    if virtual_size >= 1 << 63 or virtual_size % 512:
         raise Malformed(f"its virtual size of {virtual_size} bytes is impossible")
     end = _check_table("L1 table", offset, entries * 8, cluster_size, _MAX_L1_BYTES)
     covered = cluster_size * (cluster_size // (16 if features & EXTENDED_L2 else 8))
