@@ -15,6 +15,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from . import backing, names
 from .backing import normal
+from .model import FILE_POOLS
 from .xml import parse
 
 # Formats that name no other file.
@@ -100,6 +101,15 @@ class _Volumes:
         return {normal(path) for path in (listed, folder and posixpath.join(folder, name)) if path}
 
 
+def _listed_folders(inventory):
+    """Folders of which every file is known: those of pools that were refreshed and read."""
+    doubtful = {name for name, _cause in inventory.unrefreshed}
+    unreadable = {name for name, _cause in inventory.unreadable}
+    return {
+        normal(pool.path) for pool in inventory.pools
+        if pool.path and pool.active and pool.type in FILE_POOLS and pool.name not in doubtful and f"pool {pool.name}" not in unreadable}
+
+
 class _Search:
     def __init__(self, inventory, resolve, follow):
         self.inventory = inventory
@@ -111,6 +121,7 @@ class _Search:
         readable = [volume.path for volume in inventory.volumes if not volume.unreadable]
         self._known = {normal(path) for path in readable} | {self.found.resolved(path) for path in readable}
         self._open = {}
+        self._listed_folders = _listed_folders(inventory)
 
     def domain(self, domain):
         user = User(f"domain {domain.name}", "domain", uuid=domain.uuid)
@@ -151,7 +162,8 @@ class _Search:
     def follow_unlisted(self):
         """What lies below files that no pool lists: seen by `follow`, or else a reason for doubt."""
         for path, user in self._open.items():
-            if path in self._known or self.found.resolved(path) in self._known:
+            # A pool lists every file of its folder, so one that is not listed there does not exist.
+            if path in self._known or self.found.resolved(path) in self._known or posixpath.dirname(path) in self._listed_folders:
                 continue
             chain = self.follow(path) if self.follow is not None else None
             if chain is None:

@@ -249,3 +249,14 @@ def test_an_inactive_pool_blocks_unless_it_is_vouched_for():
     (reason,) = found([volume()], pools=pools, inactive_pools=("off",)).blocked
     assert "pool off" in reason
     assert found([volume()], pools=pools, inactive_pools=("off",), ignore_pools=("off",)).blocked == ()
+
+
+def test_a_file_that_is_gone_from_a_listed_pool_does_not_block():
+    gone = disk("<source file='/pool/gone.qcow2'/>")
+    answer = found([volume("o", backing_path="/pool/gone.qcow2", backing_format="qcow2")], [domain(gone)])
+    assert answer.blocked == ()
+    assert answer.users_of("/pool/gone.qcow2") == ("domain edge.a", "volume o in pool default")
+    deeper = disk("<source file='/pool/below/gone.qcow2'/>")
+    for more in ({"unrefreshed": (("default", "busy"),)}, {"unreadable": (("pool default", "I/O error"),)}, {"pools": [pool(active=False)]}):
+        assert any("/pool/gone.qcow2" in reason for reason in found([], [domain(gone)], **more).blocked)
+    assert any("/pool/below/gone.qcow2" in reason for reason in found([], [domain(deeper)]).blocked)

@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which instances of a fleet are collected: ours by mark, UUID and name, not live, on no hold, and old enough or declared."""
+
+from __future__ import annotations
+
+from . import mark, names
+from .collection import Item
+
+
+def decide(inventory, request, now, found, result):
+    """Sort every domain of the inventory into the Collection `result`."""
+    uids = {names.parse_uid(entry) for entry in request.live} - {None}
+    own = _own_volumes(inventory)
+    for domain in inventory.domains:
+        parsed = _mark_of(domain)
+        answer, reason = _verdict(domain, parsed, request, now, uids)
+        ours = isinstance(parsed, mark.Mark) and mark.why_not_ours(domain, parsed) is None and _asked_for(parsed, request)
+        if answer == "collected":
+            obstacle = _obstacle(domain, own.get(domain.uuid, ()), found)
+            if obstacle:
+                answer, reason = "skipped", obstacle
+        item = Item("domain", domain.name, reason, uid=domain.uuid if ours else None)
+        if "domains" in request.collect or answer != "collected":
+            getattr(result, answer).append(item)
+        if answer == "collected":
+            result.instances.append(item)
+
+
+def _mark_of(domain):
+    if domain.unreadable or not domain.xmls:
+        return mark.Unreadable(f"the domain's XML cannot be read: {domain.unreadable or 'there is none'}")
+    try:
+        return mark.of_domain(domain)
+    except ValueError as error:
+        return mark.Unreadable(f"the domain's XML cannot be read: {error}")
+
+
+def _asked_for(parsed, request):
+    return parsed.fleet == request.fleet and (not request.host or not parsed.host or parsed.host == request.host)
+
+
+def _verdict(domain, parsed, request, now, uids):
+    """(list of the Collection, reason)."""
+    if isinstance(parsed, mark.Unreadable):
+        return "unreadable", parsed.why + _repair(domain, request, now)
+    not_ours = mark.why_not_ours(domain, parsed)
+    if not_ours is not None:
+        return "skipped", not_ours + _repair(domain, request, now)
+    if parsed.fleet != request.fleet:
+        return "skipped", f"it belongs to the fleet {parsed.fleet}"
+    if not _asked_for(parsed, request):
+        return "kept", f"its mark names the host {parsed.host} and not {request.host}: it may be misplaced"
+    if parsed.uid in uids or parsed.name in request.live:
+        declared = "" if parsed.deleting is None else "; its deletion was declared, and kvm2_domain finishes it"
+        return "kept", "it is live" + declared
+    if parsed.hold:
+        return "kept", f"it is on hold: {parsed.hold}"
+    if parsed.deleting is not None:
+        return "collected", f"it is not live and its deletion was declared at {mark.format_time(parsed.deleting)}"
+    age = now - parsed.created_at
+    if age < -mark.CLOCK_SKEW:
+        return "skipped", f"its mark was created at {mark.format_time(parsed.created_at)}, which is in the future: check the clocks"
+    if age < request.min_age:
+        return "kept", f"it is not live, but its mark is only {span(max(age, 0))} old"
+    return "collected", f"it is not live and its mark is {span(age)} old"
+
+
+def _repair(domain, request, now):
+    """The command that would give the domain its mark, where its name is one of the fleet's."""
+    parsed = names.parse_domain_name(domain.name)
+    if parsed is None or parsed[0] != request.fleet:
+        return ""
+    values = {"managed": "true", "fleet": parsed[0], "name": parsed[1], "uid": domain.uuid, "createdAt": mark.format_time(now)}
+    element = "".join(f"<{tag}>{text}</{tag}>" for tag, text in values.items())
+    return (
+        f"; if it is the instance {parsed[1]}, repair its mark: "
+        f"virsh metadata {domain.uuid} {mark.URI} --config --key {mark.PREFIX} --set '<{mark.ROOT}>{element}</{mark.ROOT}>'")
+
+
+def _own_volumes(inventory):
+    """{uid: paths of the volumes whose names carry it}."""
+    found = {}
+    for volume in inventory.volumes:
+        parsed = names.parse_instance_volume(volume.name)
+        if parsed is not None:
+            found.setdefault(parsed.uid, []).append(volume.path)
+    return found
+
+
+def _obstacle(domain, paths, found):
+    """A use of the instance's volumes by something else, or None: they would go with it."""
+    for path in paths:
+        for user in found.users_of(path):
+            if user.uuid != domain.uuid and user.path not in paths:
+                return f"its volume {path} is used by {user}"
+    return None
+
+
+def span(seconds):
+    """A length of time for people."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
