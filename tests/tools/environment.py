@@ -69,7 +69,8 @@ def _make(python: interpreter.Interpreter, target: Path) -> None:
     with Step(f"making the Python {python.text} environment in {target} (about a minute)"):
         shutil.rmtree(target, ignore_errors=True)
         must("make the venv", [python.path, "-m", "venv", target])
-        pip = [target / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-input", "--no-compile"]
+        # Twice quiet: only errors. What is not compiled now is compiled when it is first used.
+        pip = [target / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-input", "--no-compile"]
         must("install the pinned tools", [*pip, "-r", _PINS[0], "-c", _PINS[1]], env=clean_env())
         must("check the installed tools", [target / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "check"], env=clean_env())
         (target / _MARKER).touch()
