@@ -293,11 +293,15 @@ class DomainService(Service):
             if domain is not None and target.there:
                 drift = self._drift(Target(instance, domain, False, target.overlay, target.disk), job.spec)
         state = self._predicted_state(target, plan) if predicted else _state(domain, known)
+        actions = plan.of(instance.name).as_list() if predicted else [
+            action.as_dict() for action in self.context.done if action.instance == instance.name]
+        if domain is None and not predicted:
+            seed_name = None
         return {
             "name": instance.name, "uid": instance.uid, "domain": instance.domain, "state": state,
             "reason": domain.reason if domain is not None else "", "addresses": [_address(entry) for entry in known],
             "primary_address": known[0].address if known else None, "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
-            "seed": seed_name, "base": base, "drift": drift, "actions": plan.of(instance.name).as_list()}
+            "seed": seed_name, "base": base, "drift": drift, "actions": actions}
 
     def _predicted_state(self, target, plan):
         if self.state == "absent":
