@@ -1,0 +1,193 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a hypervisor can run, told from its capabilities before anything is defined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import FrozenSet, Mapping, Optional, Tuple
+
+from .checks import FAILED, OK, SKIPPED, WARNING, Check
+from .units import format_size
+from .xml import parse
+
+PREFERRED_MACHINE = {"x86_64": "q35"}
+
+
+@dataclass(frozen=True)
+class Require:
+    """What is asked for; None and empty ask for nothing. memory in bytes; virt_type is auto, kvm or qemu."""
+
+    virt_type: Optional[str] = None
+    machine: Optional[str] = None
+    firmware: Optional[str] = None
+    cpu_mode: Optional[str] = None
+    arch: Optional[str] = None
+    networks: Tuple[str, ...] = ()
+    bridges: Tuple[str, ...] = ()
+    memory: Optional[int] = None
+    vcpus: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class DomainCapabilities:
+    """What guests of one kind can have. vcpus None: not told."""
+
+    firmwares: FrozenSet[str]
+    cpu_modes: FrozenSet[str]
+    vcpus: Optional[int]
+
+
+def read_domain_capabilities(xml):
+    """DomainCapabilities from libvirt's XML."""
+    tree = parse(xml)
+    top = tree.find("vcpu")
+    return DomainCapabilities(
+        frozenset(value.text for value in tree.iterfind("os/enum[@name='firmware']/value")),
+        frozenset(mode.get("name") for mode in tree.iterfind("cpu/mode") if mode.get("supported") == "yes"),
+        int(top.get("max")) if top is not None and top.get("max") else None)
+
+
+def read_guests(xml):
+    """{arch: (machines, virt types)} that a host's capabilities XML offers for full virtualisation, aliases of machines included."""
+    found: Mapping = {}
+    for guest in parse(xml).iterfind("guest"):
+        if guest.findtext("os_type") != "hvm":
+            continue
+        for arch in guest.iterfind("arch"):
+            machines = {text for machine in arch.iter("machine") for text in (machine.text, machine.get("canonical")) if text}
+            found[arch.get("name")] = (frozenset(machines), frozenset(domain.get("type") for domain in arch.iterfind("domain")))
+    return found
+
+
+def checks(facts, networks, bridges, domain_capabilities, require):
+    """The Checks for a Require, all problems at once.
+
+    facts: model.HostFacts.  networks: of model.Network.  bridges: names of the host's bridges, None where they cannot be seen.
+    domain_capabilities: (virt_type, arch, machine) → XML, or None where the host has no such guests.
+    """
+    return (
+        *_guest_checks(facts, domain_capabilities, require), *_network_checks(networks, require.networks),
+        *_bridge_checks(bridges, require.bridges), *_memory_checks(facts, require.memory))
+
+
+def _guest_checks(facts, domain_capabilities, require):
+    guests = read_guests(facts.capabilities_xml)
+    arch = require.arch or facts.arch
+    machines, _types = guests.get(arch, (frozenset(), frozenset()))
+    wanted = (require.virt_type, require.machine, require.firmware, require.cpu_mode, require.vcpus, require.arch)
+    if all(value is None for value in wanted):
+        return
+    if arch not in guests:
+        known = ", ".join(sorted(guests)) or "none"
+        yield Check(f"arch {arch}", FAILED, f"The host runs no guests of {arch} (there are: {known}).", "Install the QEMU for it.")
+        yield from _skipped(require, f"there are no guests of {arch}")
+        return
+    if require.arch is not None:
+        yield Check(f"arch {arch}", OK, f"The host runs guests of {arch}.")
+    machine = require.machine or PREFERRED_MACHINE.get(arch)
+    if require.machine is not None and require.machine not in machines:
+        yield Check(
+            f"machine {require.machine}", FAILED, f"The host has no machine {require.machine} for {arch}.",
+            f"Leave machine out, or see: virsh capabilities, or qemu-system-{arch} -machine help.")
+        machine = PREFERRED_MACHINE.get(arch)
+    elif require.machine is not None:
+        yield Check(f"machine {machine}", OK, f"The host has the machine {machine} for {arch}.")
+    chosen, found, check = _virt_type(domain_capabilities, require.virt_type or "auto", arch, machine)
+    if require.virt_type is not None or check.status == FAILED:
+        yield check
+    if found is None:
+        yield from _skipped(require, f"there are no guests of virt_type {chosen}")
+        return
+    yield from _feature_checks(read_domain_capabilities(found), facts, chosen, require)
+
+
+def _virt_type(domain_capabilities, asked, arch, machine):
+    """(virt_type, its domain capabilities XML or None, Check)."""
+    name = f"virt_type {asked}"
+    for kind in ("kvm", "qemu") if asked == "auto" else (asked,):
+        found = domain_capabilities(kind, arch, machine)
+        if found is not None:
+            if kind == "qemu" and asked == "auto":
+                return kind, found, Check(
+                    name, WARNING, "The host has no working KVM: guests are emulated, which is slow.",
+                    "Enable virtualisation and load the kvm module, or ask for virt_type qemu to say that this is meant.")
+            return kind, found, Check(name, OK, f"Guests run with {kind}.")
+    hint = "Check that /dev/kvm is there and that QEMU may open it, or use virt_type qemu." if asked == "kvm" else "Install QEMU."
+    return asked, None, Check(name, FAILED, f"The host runs no guests of virt_type {asked} for {arch}.", hint)
+
+
+def _skipped(require, why):
+    for option in ("firmware", "cpu_mode", "vcpus"):
+        value = getattr(require, option)
+        if value is not None:
+            yield Check(f"{option} {value}", SKIPPED, f"Not looked at, since {why}.")
+
+
+def _feature_checks(found, facts, virt_type, require):
+    if require.firmware is not None:
+        name = f"firmware {require.firmware}"
+        if require.firmware == "bios" or require.firmware in found.firmwares:
+            yield Check(name, OK, f"Guests can start with {require.firmware}.")
+        else:
+            yield Check(
+                name, FAILED, f"The host has no firmware for {require.firmware}.", "Install OVMF (package ovmf), or use firmware bios.")
+    if require.cpu_mode is not None:
+        name = f"cpu_mode {require.cpu_mode}"
+        if require.cpu_mode in found.cpu_modes:
+            yield Check(name, OK, f"Guests of virt_type {virt_type} can have cpu_mode {require.cpu_mode}.")
+        else:
+            known = ", ".join(sorted(found.cpu_modes - {"custom"})) or "none"
+            yield Check(
+                name, FAILED, f"Guests of virt_type {virt_type} cannot have cpu_mode {require.cpu_mode}.",
+                f"Leave cpu_mode out, or use one of: {known}.")
+    if require.vcpus is not None:
+        name = f"vcpus {require.vcpus}"
+        if found.vcpus is not None and require.vcpus > found.vcpus:
+            yield Check(name, FAILED, f"A guest can have {found.vcpus} processors at most.", "Ask for fewer vcpus.")
+        elif require.vcpus > facts.cpus:
+            yield Check(
+                name, WARNING, f"The host has {facts.cpus} processors, fewer than a guest of {require.vcpus}.",
+                "Guests with fewer vcpus run better.")
+        else:
+            yield Check(name, OK, f"The host has {facts.cpus} processors.")
+
+
+def _network_checks(networks, wanted):
+    known = {network.name: network for network in networks}
+    for name in wanted:
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            yield Check(
+                f"network {name}", FAILED, f"There is no network {name} (there are: {listed}).",
+                "Define it: virsh net-define, or name another one.")
+        elif not known[name].active:
+            yield Check(f"network {name}", FAILED, f"The network {name} is not active.", f"Start it: virsh net-start {name}.")
+        else:
+            yield Check(f"network {name}", OK, f"The network {name} is active.")
+
+
+def _bridge_checks(bridges, wanted):
+    for name in wanted:
+        if bridges is None:
+            yield Check(
+                f"bridge {name}", SKIPPED, f"Whether there is a bridge {name} cannot be seen over this connection.",
+                "Run the module on the hypervisor to have it checked.")
+        elif name in bridges:
+            yield Check(f"bridge {name}", OK, f"The bridge {name} is there.")
+        else:
+            listed = ", ".join(sorted(bridges)) or "none"
+            yield Check(
+                f"bridge {name}", FAILED, f"There is no bridge {name} (there are: {listed}).", f"Make it: ip link add {name} type bridge.")
+
+
+def _memory_checks(facts, memory):
+    if memory is None:
+        return
+    have = format_size(facts.memory)
+    if memory > facts.memory:
+        yield Check(
+            "memory", FAILED, f"{format_size(memory)} are needed and the host has {have}.", "Use less memory, or another hypervisor.")
+    else:
+        yield Check("memory", OK, f"{format_size(memory)} are needed and the host has {have}.")

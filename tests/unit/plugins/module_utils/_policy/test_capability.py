@@ -1,0 +1,168 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a hypervisor lacks is found and named before anything is defined."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import capability
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.capability import Require
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Network
+from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
+
+GIB = 1024 ** 3
+NETWORKS = (Network("default", "n1", True, "virbr0"), Network("lan", "n2", False, "virbr1"))
+
+# What libvirt 11.3 with QEMU 10.0 answers on a machine without KVM and without OVMF, long lists shortened.
+MEASURED = """
+<domainCapabilities>
+  <path>/usr/bin/qemu-system-x86_64</path>
+  <domain>qemu</domain>
+  <machine>pc-q35-10.0</machine>
+  <arch>x86_64</arch>
+  <vcpu max='4096'/>
+  <iothreads supported='yes'/>
+  <os supported='yes'>
+    <enum name='firmware'/>
+    <loader supported='yes'>
+      <enum name='type'>
+        <value>rom</value>
+        <value>pflash</value>
+      </enum>
+      <enum name='secure'>
+        <value>no</value>
+      </enum>
+    </loader>
+  </os>
+  <cpu>
+    <mode name='host-passthrough' supported='no'/>
+    <mode name='maximum' supported='yes'>
+      <enum name='maximumMigratable'>
+        <value>on</value>
+        <value>off</value>
+      </enum>
+    </mode>
+    <mode name='host-model' supported='yes'>
+      <model fallback='forbid'>EPYC</model>
+    </mode>
+    <mode name='custom' supported='yes'>
+      <model usable='yes' vendor='unknown'>qemu64</model>
+    </mode>
+  </cpu>
+</domainCapabilities>
+"""
+HOST = """
+<capabilities>
+  <host><uuid>579df53b-e9b7-48bb-9151-2f78db07afe3</uuid><cpu><arch>x86_64</arch></cpu></host>
+  <guest>
+    <os_type>hvm</os_type>
+    <arch name='x86_64'>
+      <wordsize>64</wordsize>
+      <emulator>/usr/bin/qemu-system-x86_64</emulator>
+      <machine maxCpus='255'>pc-i440fx-10.0</machine>
+      <machine canonical='pc-i440fx-10.0' maxCpus='255'>pc</machine>
+      <machine maxCpus='4096'>pc-q35-10.0</machine>
+      <machine canonical='pc-q35-10.0' maxCpus='4096'>q35</machine>
+      <domain type='qemu'/>
+    </arch>
+  </guest>
+  <guest>
+    <os_type>xen</os_type>
+    <arch name='armv7l'><machine>xenpv</machine><domain type='xen'/></arch>
+  </guest>
+</capabilities>
+"""
+
+
+@pytest.fixture
+def fake():
+    return FakeHypervisor()
+
+
+def checks(fake, **require):
+    found = capability.checks(fake.host(), NETWORKS, ("br0",), fake.domain_capabilities, Require(**require))
+    assert all(check.message.endswith(".") and (check.hint.endswith(".") or not check.hint) for check in found)
+    assert all(check.hint for check in found if check.status == "failed")
+    return {check.name: check for check in found}
+
+
+def test_measured_capabilities_are_read():
+    found = capability.read_domain_capabilities(MEASURED)
+    assert found == capability.DomainCapabilities(frozenset(), frozenset(("maximum", "host-model", "custom")), 4096)
+    with_efi = MEASURED.replace("<enum name='firmware'/>", "<enum name='firmware'><value>bios</value><value>efi</value></enum>")
+    assert capability.read_domain_capabilities(with_efi).firmwares == {"bios", "efi"}
+
+
+def test_measured_host_capabilities_are_read():
+    assert capability.read_guests(HOST) == {"x86_64": ({"pc", "q35", "pc-i440fx-10.0", "pc-q35-10.0"}, {"qemu"})}
+
+
+def test_nothing_asked_nothing_said(fake):
+    assert checks(fake) == {}
+
+
+def test_all_is_there(fake):
+    fake.machine.virt_types = ["kvm", "qemu"]
+    found = checks(
+        fake, virt_type="kvm", machine="q35", firmware="efi", cpu_mode="host-model", arch="x86_64", networks=("default",), bridges=("br0",),
+        memory=GIB, vcpus=2)
+    assert {check.status for check in found.values()} == {"ok"}
+    assert len(found) == 9
+
+
+def test_all_problems_at_once(fake):
+    fake.machine.firmwares.clear()
+    found = checks(
+        fake, virt_type="qemu", machine="pc-q35-99", firmware="efi", cpu_mode="host-passthrough", networks=("lan", "wan"), bridges=("br9",),
+        memory=64 * GIB, vcpus=300)
+    failed = {name for name, check in found.items() if check.status == "failed"}
+    assert failed == {
+        "machine pc-q35-99", "firmware efi", "cpu_mode host-passthrough", "vcpus 300", "network lan", "network wan", "bridge br9", "memory"}
+    assert found["network lan"].hint == "Start it: virsh net-start lan."
+    assert "default, lan" in found["network wan"].message
+    assert "host-model, maximum" in found["cpu_mode host-passthrough"].hint
+
+
+def test_virt_types(fake):
+    assert checks(fake, virt_type="qemu")["virt_type qemu"].status == "ok"
+    kvm = checks(fake, virt_type="kvm", cpu_mode="maximum")
+    assert kvm["virt_type kvm"].status == "failed"
+    assert "/dev/kvm" in kvm["virt_type kvm"].hint
+    assert kvm["cpu_mode maximum"].status == "skipped"
+    auto = checks(fake, virt_type="auto")["virt_type auto"]
+    assert (auto.status, "slow" in auto.message) == ("warning", True)
+    fake.machine.virt_types = ["kvm", "qemu"]
+    assert checks(fake, virt_type="auto")["virt_type auto"].message == "Guests run with kvm."
+
+
+def test_another_arch(fake):
+    found = checks(fake, arch="aarch64", firmware="efi")
+    assert found["arch aarch64"].status == "failed"
+    assert "x86_64" in found["arch aarch64"].message
+    assert found["firmware efi"].status == "skipped"
+
+
+@pytest.mark.parametrize("name", ["q35", "pc", "pc-q35-10.0", "pc-i440fx-10.0"])
+def test_machines_by_alias_and_by_name(fake, name):
+    assert checks(fake, machine=name)[f"machine {name}"].status == "ok"
+
+
+def test_bios_is_always_there(fake):
+    fake.machine.firmwares.clear()
+    assert checks(fake, firmware="bios")["firmware bios"].status == "ok"
+
+
+def test_more_processors_than_the_host_has_is_a_warning(fake):
+    assert [checks(fake, vcpus=vcpus)[f"vcpus {vcpus}"].status for vcpus in (8, 9, 256)] == ["ok", "warning", "failed"]
+
+
+def test_bridges_that_cannot_be_seen_are_skipped(fake):
+    found = capability.checks(fake.host(), NETWORKS, None, fake.domain_capabilities, Require(bridges=("br0",)))
+    assert [check.status for check in found] == ["skipped"]
+
+
+def test_what_is_returned(fake):
+    assert checks(fake, networks=("default",))["network default"].as_dict() == {
+        "name": "network default", "status": "ok", "message": "The network default is active.", "hint": ""}
