@@ -83,8 +83,8 @@ class DomainService(Service):
         pool = hypervisor.pool(self.pool) or pool
         host = None
         if any(not target.there and target.problem is None for target in targets) and self.state != "absent":
-            host = requirements.host_side(hypervisor, tuple(self.wanted.values()))
-            requirements.check(host, tuple(self.wanted.values()), hypervisor.uri)
+            host = requirements.look(hypervisor, [requirements.require_of(wanted) for wanted in self.wanted.values()])
+            requirements.refuse_failed(host.checks, "prepare", f"hypervisor {hypervisor.uri}")
         known = {
             target.instance.uid: power.known_addresses(
                 hypervisor, target.instance.uid, self._macs(target), self.sources.get(target.instance.uid, ("lease",)))
@@ -323,19 +323,13 @@ class DomainService(Service):
             return self._result(hypervisor, seen, plan)
         for target in good:
             if self._went_well(target):
-                self._guard(target, lambda one=target: self._converge(hypervisor, plan, one))
+                self.context.guard(target.instance.name, lambda one=target: self._converge(hypervisor, plan, one))
         self._stop(hypervisor, plan, good)
         for target in good:
             if self._went_well(target):
-                self._guard(target, lambda one=target: self._power_on(hypervisor, plan, one))
+                self.context.guard(target.instance.name, lambda one=target: self._power_on(hypervisor, plan, one))
         self._wait(hypervisor, good)
         return self._result(hypervisor, seen, plan)
-
-    def _guard(self, target, function):
-        try:
-            function()
-        except Kvm2Error as error:
-            self.context.failed(target.instance.name, error)
 
     def _did(self, plan, target):
         def did(act, what):

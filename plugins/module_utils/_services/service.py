@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from .._policy.errors import Kvm2Error
 from . import clock as pool_clock
 
 
@@ -28,6 +29,13 @@ class Context:
 
     def did(self, action):
         self.done.append(action)
+
+    def guard(self, item, function):
+        """Call function; a Kvm2Error is noted as the failure of that item."""
+        try:
+            function()
+        except Kvm2Error as error:
+            self.failed(item, error)
 
     def failed(self, item, error):
         """Note that one item of a set failed; the others go on and the module fails at the end."""
