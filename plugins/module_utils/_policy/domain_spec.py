@@ -90,7 +90,8 @@ def fields(spec):
         "memory": spec.memory_kib * 1024, "vcpus": spec.vcpus}
     optional = {
         "machine": spec.machine, "emulator": spec.emulator, "title": spec.title, "overlay": spec.overlay_path,
-        "overlay_chain": chain_text(spec.overlay_chain) if spec.overlay_chain else None, "seed": spec.seed_path}
+        "overlay_chain": chain_text(spec.overlay_chain) if spec.overlay_path is not None and spec.overlay_chain else None,
+        "seed": spec.seed_path}
     found.update({field: value for field, value in optional.items() if value is not None})
     found.update({f"interface {interface.mac}": str(interface) for interface in spec.interfaces})
     found.update(dict(EVENTS))

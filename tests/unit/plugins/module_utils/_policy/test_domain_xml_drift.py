@@ -1,0 +1,224 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drift: what differs is told, field by field, and what libvirt adds or writes in another way is no difference."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import domain_read, mark, names
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_drift import Drift, machine_family, same_machine
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_xml import DomainSpec, Interface, drift, render, shown
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import etree, parse
+
+FOUND = Path(__file__).parent / "golden" / "libvirt"
+UID = "bdcf2b7e-b780-5ade-85c5-cb0dd262285e"
+MIB = 2 ** 20
+MARK = mark.to_element(mark.Mark(fleet="edge", name="p1", uid=UID, created_at=1000000000))
+ONE, TWO, MINE = names.mac_address(UID, 0), names.mac_address(UID, 1), "02:00:00:00:00:01"
+IMAGES = "/var/lib/libvirt/images"
+OVERLAY = f"{IMAGES}/kvm2-edge.p1-{UID}-aaaaaa.qcow2"
+SEED = f"{IMAGES}/kvm2-edge.p1-{UID}-aaaaaa.iso"
+SPEC = DomainSpec(
+    name="edge.p1", uuid=UID, memory=512 * MIB, vcpus=1, overlay_path=OVERLAY, overlay_chain=((f"{IMAGES}/base.qcow2", "qcow2"),),
+    seed_path=SEED, interfaces=(Interface("network", "default", ONE),), virt_type="qemu", machine="q35", title="x & y")
+
+texts = st.text("abc &<>\"'", min_size=1, max_size=8)
+files = st.sampled_from(("/a", "/b", "/pool/c d", OVERLAY))
+macs = st.sampled_from((ONE, TWO, MINE))
+chains = st.lists(st.tuples(files, st.sampled_from(("raw", "qcow2"))), min_size=1, max_size=3).map(tuple)
+# Each field with its values; a title is trimmed by nobody, so it is of plain words.
+VALUES = {
+    "memory": st.integers(1, 2 ** 20).map(lambda count: count * MIB), "vcpus": st.integers(1, 300), "overlay_path": files, "overlay_chain": chains,
+    "seed_path": st.sampled_from(("/s1", "/s2", SEED)),
+    "interfaces": st.lists(
+        st.builds(Interface, st.sampled_from(("network", "bridge")), texts, macs, st.sampled_from(("virtio", "e1000e"))), max_size=3,
+        unique_by=lambda interface: interface.mac).map(tuple),
+    "cpu_mode": st.sampled_from((None, "host-passthrough", "host-model", "maximum")),
+    "machine": st.sampled_from(("q35", "pc", "virt", "pc-q35-10.0", "pc-i440fx-10.0")), "arch": st.sampled_from(("x86_64", "aarch64", "i686")),
+    "firmware": st.sampled_from(("bios", "efi")), "virt_type": st.sampled_from(("kvm", "qemu")), "emulator": st.sampled_from(("/e1", "/e2")),
+    "title": st.text("abc", min_size=1, max_size=5)}
+OPTIONAL = ("overlay_path", "seed_path", "machine", "emulator", "title")
+FIELD_OF = {"overlay_path": "overlay", "seed_path": "seed"}
+specs = st.fixed_dictionaries({
+    field: (st.none() | values if field in OPTIONAL else values) for field, values in VALUES.items()}).map(
+        lambda values: DomainSpec(name="edge.p1", uuid=UID, **values))
+
+
+def found_in(file):
+    return (FOUND / f"{file}.xml").read_text(encoding="utf-8")
+
+
+def edited(edit, text=None):
+    tree = parse(render(SPEC, MARK) if text is None else text)
+    edit(tree)
+    return etree.tostring(tree, encoding="unicode")
+
+
+def test_every_field_of_a_specification_is_in_these_tests():
+    assert {field.name for field in fields(DomainSpec)} == {"name", "uuid", *VALUES}
+
+
+@given(specs)
+def test_what_was_rendered_does_not_drift(spec):
+    assert drift(render(spec, MARK), spec) == ()
+
+
+@pytest.mark.parametrize("field", sorted(set(VALUES) - {"interfaces"}))
+@settings(max_examples=30)
+@given(st.data())
+def test_a_changed_field_is_exactly_that_drift(field, data):
+    have, want = data.draw(st.lists(VALUES[field], min_size=2, max_size=2, unique=True))
+    # A version of a machine type is that machine type.
+    if field == "machine" and same_machine(have, want):
+        return
+    # A specification without an overlay says nothing of its chain.
+    spec = replace(data.draw(specs), overlay_path=OVERLAY)
+    found = drift(render(replace(spec, **{field: have}), MARK), replace(spec, **{field: want}))
+    assert [one.field for one in found] == [FIELD_OF.get(field, field)]
+    assert found[0].needs == ("replace" if field in ("overlay_path", "overlay_chain", "seed_path") else "redefine")
+    assert found[0].restart == (field != "title")
+    if field not in ("overlay_chain", "memory"):
+        assert (found[0].have, found[0].want) == (have, want)
+
+
+@given(specs, VALUES["interfaces"])
+def test_changed_interfaces_are_exactly_those_drifts(spec, want):
+    have = {interface.mac: interface for interface in spec.interfaces}
+    wanted = {interface.mac: interface for interface in want}
+    # An interface of another MAC than ours that is not wanted may be an operator's.
+    differing = {
+        f"interface {mac}" for mac in (ONE, TWO, MINE) if have.get(mac) != wanted.get(mac) and (mac in wanted or mac != MINE)}
+    found = drift(render(spec, MARK), replace(spec, interfaces=want))
+    assert {one.field for one in found} == differing
+    assert all(one.needs == "redefine" and one.restart for one in found)
+
+
+@given(specs)
+def test_what_is_read_back_is_what_was_rendered(spec):
+    text = render(spec, MARK)
+    assert shown(spec).items() <= domain_read.read_fields(text).items()
+    assert shown(domain_read.read_spec(text)) == shown(spec)
+    assert domain_read.overlay_path(text) == spec.overlay_path
+    assert set(domain_read.macs(text)) == {interface.mac for interface in spec.interfaces}
+
+
+@pytest.mark.parametrize(("file", "changes"), [
+    ("11.3-q35-defined", {}), ("11.3-q35-defined", {"machine": None, "title": None}), ("11.3-q35-defined", {"machine": "pc-q35-10.0"}),
+    ("11.3-q35-defined", {"emulator": "/usr/bin/qemu-system-x86_64"}), ("11.3-pc-defined", {"machine": "pc"}),
+    ("11.3-q35-defined", {"memory": 512 * MIB - 5}), ("11.3-q35-running", {}), ("11.3-q35-maximum-running", {"cpu_mode": "maximum"}),
+    ("11.3-q35-host-model-running", {"cpu_mode": "host-model"})])
+def test_what_libvirt_made_of_a_definition_does_not_drift(file, changes):
+    assert drift(found_in(file), replace(SPEC, **changes)) == ()
+
+
+@pytest.mark.parametrize(("file", "changes", "field"), [
+    ("11.3-q35-defined", {"machine": "pc"}, "machine"), ("11.3-q35-defined", {"machine": "pc-q35-9.2"}, "machine"),
+    ("11.3-pc-defined", {}, "machine"), ("11.3-q35-defined", {"cpu_mode": "host-model"}, "cpu_mode"),
+    ("11.3-q35-maximum-running", {}, "cpu_mode"), ("11.3-q35-defined", {"memory": 512 * MIB + 1}, "memory"),
+    ("11.3-q35-running", {"vcpus": 2}, "vcpus"), ("11.3-q35-running", {"virt_type": "kvm"}, "virt_type"),
+    ("11.3-q35-running", {"overlay_path": "/other"}, "overlay"), ("11.3-q35-running", {"firmware": "efi"}, "firmware"),
+    ("11.3-q35-running", {"interfaces": ()}, f"interface {ONE}"), ("11.3-q35-running", {"overlay_chain": (("/b", "raw"),)}, "overlay_chain")])
+def test_in_what_libvirt_made_of_a_definition_a_change_is_seen(file, changes, field):
+    assert [one.field for one in drift(found_in(file), replace(SPEC, **changes))] == [field]
+
+
+@pytest.mark.parametrize(("have", "want", "same"), [
+    ("pc-q35-10.0", "q35", True), ("q35", "q35", True), ("pc-q35-rhel9.4.0", "q35", True), ("pc-i440fx-9.2", "pc", True), ("pc", "pc", True),
+    ("pc-q35-10.0", "pc", False), ("pc-i440fx-9.2", "q35", False), ("pc-q35-10.0", "pc-q35-10.0", True), ("pc-q35-10.0", "pc-q35-10.1", False),
+    ("q35", "pc-q35-10.0", False), ("virt-9.2", "virt", True), ("virtual", "virt", False), (None, "q35", False), ("microvm", "microvm", True)])
+def test_machines_and_their_versions(have, want, same):
+    assert same_machine(have, want) == same
+
+
+def test_families_of_machines():
+    families = [machine_family(machine) for machine in ("q35", "pc-q35-9.2", "pc", "pc-i440fx-9.2", "microvm", None)]
+    assert families == ["q35", "q35", "pc", "pc", "microvm", None]
+
+
+@pytest.mark.parametrize(("unit", "number"), [
+    (None, "524288"), ("KiB", "524288"), ("k", "524288"), ("MiB", "512"), ("M", "512"), ("bytes", "536870912"), ("b", "536870912"),
+    ("KB", "536870"), ("MB", "536"), ("KiB", "524287")])
+def test_memory_in_any_unit_is_compared_as_qemu_has_it(unit, number):
+    def edit(tree):
+        tree.find("memory").text = number
+        tree.find("memory").attrib.clear()
+        if unit is not None:
+            tree.find("memory").set("unit", unit)
+    assert drift(edited(edit), SPEC) == ()
+
+
+def chain_edit(xml):
+    """Replace the chain below the overlay by that XML."""
+    def edit(tree):
+        disk = domain_read.find_disk(tree, "overlay")
+        disk.remove(disk.find("backingStore"))
+        if xml:
+            disk.append(parse(xml))
+    return edit
+
+
+BASE = f"<source file='{IMAGES}/base.qcow2'/>"
+
+
+@pytest.mark.parametrize(("xml", "drifts"), [
+    ("", False), (f"<backingStore type='file' index='3'><format type='qcow2'/>{BASE}<backingStore/></backingStore>", False),
+    (f"<backingStore type='file'><format type='qcow2'/>{BASE}</backingStore>", False), (f"<backingStore type='file'>{BASE}</backingStore>", False),
+    ("<backingStore/>", True), (f"<backingStore type='file'><format type='raw'/>{BASE}</backingStore>", True),
+    ("<backingStore type='file'><format type='qcow2'/><source file='/other'/><backingStore/></backingStore>", True),
+    (f"<backingStore type='file'><format type='qcow2'/>{BASE}<backingStore type='file'><source file='/x'/></backingStore></backingStore>", True),
+    ("<backingStore type='network'><format type='raw'/><source protocol='nbd'/></backingStore>", True)])
+def test_a_chain_differs_only_in_what_it_says(xml, drifts):
+    found = drift(edited(chain_edit(xml)), SPEC)
+    assert [(one.field, one.needs) for one in found] == ([("overlay_chain", "replace")] if drifts else [])
+
+
+@pytest.mark.parametrize(("edit", "field"), [
+    (lambda tree: tree.remove(tree.find("on_crash")), None),
+    (lambda tree: setattr(tree.find("on_poweroff"), "text", "restart"), "on_poweroff"),
+    (lambda tree: setattr(tree.find("on_crash"), "text", "preserve"), "on_crash"),
+    (lambda tree: tree.find("devices").remove(tree.find("devices/channel")), "guest_agent"),
+    (lambda tree: tree.find("devices").remove(tree.find("devices/serial")), "serial_console"),
+    (lambda tree: tree.find("devices").remove(tree.find("devices/rng")), "rng"),
+    (lambda tree: tree.find("devices").remove(domain_read.find_disk(tree, "seed")), "seed"),
+    (lambda tree: tree.find("devices").append(parse(f"<interface type='network'><mac address='{TWO.upper()}'/><source network='x'/></interface>")),
+     f"interface {TWO}"),
+    (lambda tree: tree.find("devices").append(parse("<interface type='network'><mac address='02:00:00:00:00:09'/><source network='x'/></interface>")),
+     None)])
+def test_edits_by_hand(edit, field):
+    assert [one.field for one in drift(edited(edit), SPEC)] == ([] if field is None else [field])
+
+
+def test_a_running_guest_on_a_bridged_network_shows_the_network():
+    def edit(tree):
+        interface = domain_read.find_interface(tree, ONE)
+        interface.set("type", "bridge")
+        interface.find("source").attrib.update({"bridge": "br7", "portid": "1"})
+    assert drift(edited(edit), SPEC) == ()
+
+
+def test_host_model_is_the_custom_model_only_in_a_running_guest():
+    def edit(tree):
+        del tree.attrib["id"]
+    stopped = edited(edit, found_in("11.3-q35-host-model-running"))
+    assert [one.field for one in drift(stopped, replace(SPEC, cpu_mode="host-model"))] == ["cpu_mode"]
+
+
+def test_a_domain_of_another_tool_drifts_and_breaks_nothing():
+    text = "<domain type='xen'><name>a</name><uuid>11111111-2222-3333-4444-555555555555</uuid></domain>"
+    found = {one.field for one in drift(text, SPEC)}
+    assert {"virt_type", "arch", "memory", "vcpus", "overlay", "seed", "machine", "guest_agent", f"interface {ONE}"} <= found
+    assert domain_read.overlay_path(text) is None and domain_read.macs(text) == ()
+    assert domain_read.read_spec(text).memory == 0
+
+
+def test_drift_as_results_show_it():
+    found = drift(render(SPEC, MARK), replace(SPEC, vcpus=2))
+    assert found == (Drift("vcpus", 1, 2, "redefine", True),)
+    assert found[0].as_dict() == {"field": "vcpus", "have": 1, "want": 2, "needs": "redefine", "restart": True}
