@@ -65,7 +65,7 @@ def _guest(state: State, facts: dict, address: str) -> dict:
         "ask_url": facts["publish_url"] + "/whoami",
     }
     command = [*hypervisors.ssh_command(state, address), "python3", "/etc/kvm2-nested/boot_guest.py"]
-    return json.loads(answer(command, timeout=240, stdin=json.dumps(wish)))
+    return json.loads(answer(command, timeout=400, stdin=json.dumps(wish)))
 
 
 def _range(facts: dict) -> None:

@@ -124,7 +124,7 @@ def main() -> None:
     subprocess.run(["virsh", "-q", "define", "/dev/stdin"], check=True, input=DOMAIN.format(kind=wish["kind"], name=name, pool=POOL, logs=LOGS), text=True)
     began = time.monotonic()
     virsh("start", name)
-    lease = until("an address", 60, lambda: [row.split() for row in virsh("net-dhcp-leases", "default").splitlines() if f" {name} " in row])
+    lease = until("an address", 180, lambda: [row.split() for row in virsh("net-dhcp-leases", "default").splitlines() if f" {name} " in row])
     address = lease[0][4].partition("/")[0]
     addressed = time.monotonic() - began
     answer = until("an answer through the proxy", 60, lambda: ask(f"http://{address}:{PORT}", wish["ask_url"]))
