@@ -117,10 +117,10 @@ def _report(answers: list[Answer], url: str, changed: int, seconds: float) -> No
     if answers:
         endpoint = answers[0].endpoint
         host = endpoint["hypervisor"]
-        request = shlex.join(["python3", "-c", "import urllib.request as r; print(r.urlopen('" + url + "').read().decode())"])
+        request = f"from urllib.request import urlopen; print(urlopen(\\\"{url}\\\").read().decode())"
         print("\nTo look further:")
         print(f"  python3 tests/nested ssh {host}                                a shell on the hypervisor")
         print(f"  python3 tests/nested ssh {host} virsh list --all               its guests")
         print(f"  python3 tests/nested ssh {host} virsh dumpxml {endpoint['fleet']}.{endpoint['name']}    one of them, with its mark")
-        print(f"  python3 tests/nested ssh {host} {shlex.quote('http_proxy=' + endpoint['url'] + ' ' + request)}")
+        print(f"  python3 tests/nested ssh {host} \"http_proxy={endpoint['url']} python3 -c '{request}'\"")
         print("  make down                                                take all of it away", flush=True)
