@@ -321,7 +321,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 instances:
-  description: The instances, in the order of O(instances).
+  description: The instances that did not fail, in the order of O(instances).
   returned: always
   type: list
   elements: dict
@@ -343,12 +343,13 @@ instances:
       sample: edge.proxy-01
     state:
       description:
-        - The state that the domain is in, such as V(running), V(paused), V(shutoff) or V(absent). In check mode the predicted one.
+        - V(provisioning) while a running guest has no address yet, then V(running). V(stopped), V(stopping), V(paused), V(crashed) or
+          V(absent) otherwise. In check mode the predicted one.
       returned: always
       type: str
       sample: running
     reason:
-      description: Why the domain is in that state, where libvirt tells. For a failed instance the reason of its failure.
+      description: Why the domain is in that state, where libvirt tells.
       returned: always
       type: str
       sample: booted
@@ -388,6 +389,12 @@ instances:
       returned: always
       type: str
       sample: "52:54:00:12:34:56"
+    macs:
+      description: The MAC addresses of all interfaces.
+      returned: always
+      type: list
+      elements: str
+      sample: ["52:54:00:12:34:56"]
     overlay:
       description: The volume name of the overlay.
       returned: always
@@ -407,8 +414,33 @@ instances:
       description: How the instance differs from what is declared and was left as it is, or waits for a restart.
       returned: always
       type: list
-      elements: str
-      sample: []
+      elements: dict
+      contains:
+        field:
+          description: What differs.
+          returned: always
+          type: str
+          sample: memory
+        have:
+          description: What it is.
+          returned: always
+          type: raw
+          sample: 268435456
+        want:
+          description: What is declared.
+          returned: always
+          type: raw
+          sample: 536870912
+        needs:
+          description: The value of the option that would let it follow, V(redefine), V(restart) or V(replace).
+          returned: always
+          type: str
+          sample: restart
+        pending:
+          description: Whether the definition follows already and the running guest waits for its restart.
+          returned: always
+          type: bool
+          sample: true
     actions:
       description: What was done for this instance, or would be done in check mode, in order.
       returned: always
@@ -419,19 +451,22 @@ instances:
           what: domain
           name: edge.proxy-01
           instance: proxy-01
-    error:
-      description: Why it failed for this instance.
-      returned: when it failed for this instance
-      type: dict
-      sample: {}
 actions:
   description: What was done, or would be done in check mode, in order.
   returned: always
   type: list
   elements: dict
   sample: []
+errors:
+  description: Every failure, each like RV(error) and with the C(item) that it belongs to.
+  returned: failure
+  type: list
+  elements: dict
+  sample: []
 error:
-  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description:
+    - Why the module failed, the first failure where there are several.
+    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
   returned: failure
   type: dict
   sample:

@@ -158,8 +158,16 @@ actions:
   type: list
   elements: dict
   sample: []
+errors:
+  description: Every failure, each like RV(error) and with the C(item) that it belongs to.
+  returned: failure
+  type: list
+  elements: dict
+  sample: []
 error:
-  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description:
+    - Why the module failed, the first failure where there are several.
+    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
   returned: failure
   type: dict
   sample:

@@ -176,7 +176,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image:
-  description: The base. With O(state=absent) it holds O(key) and O(pool) only.
+  description: The base. What is not known is V(null), as most of it is with O(state=absent).
   returned: success
   type: dict
   contains:
@@ -220,6 +220,16 @@ image:
       returned: success
       type: str
       sample: sha256:0f3a9b1c2d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8
+    checksum:
+      description: The digest of what was fetched, with its algorithm. V(null) where nothing pins the image.
+      returned: success
+      type: str
+      sample: sha256:0f3a9b1c2d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8
+    durable:
+      description: Whether the data was synced to the disk before the base was published, which only a local module can do.
+      returned: success
+      type: bool
+      sample: true
     source:
       description: Where the image came from, without user and password.
       returned: success
@@ -232,7 +242,7 @@ image:
       sample: true
     published_at:
       description: When it was published, RFC 3339 in UTC.
-      returned: when published
+      returned: success
       type: str
       sample: "2026-01-31T12:00:00Z"
     fetched:
@@ -249,8 +259,16 @@ actions:
     - act: fetch
       what: base
       name: kvm2-base-debian-12-0f3a9b1c2d4e5f60-a1b2c3.qcow2
+errors:
+  description: Every failure, each like RV(error) and with the C(item) that it belongs to.
+  returned: failure
+  type: list
+  elements: dict
+  sample: []
 error:
-  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description:
+    - Why the module failed, the first failure where there are several.
+    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
   returned: failure
   type: dict
   sample:

@@ -113,7 +113,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 overlays:
-  description: The overlays, in the order of O(instances).
+  description: The overlays of the instances that did not fail, in the order of O(instances).
   returned: always
   type: list
   elements: dict
@@ -149,7 +149,9 @@ overlays:
       type: int
       sample: 4294967296
     status:
-      description: What the overlay was found to be, such as V(created), V(taken), V(in_use), V(grown), V(absent) or V(failed).
+      description:
+        - V(present) says that it is the one that the domain uses, V(missing) that its file has gone, V(taken) that an unused young one was
+          there, V(created) that it was made.
       returned: always
       type: str
       sample: created
@@ -157,27 +159,50 @@ overlays:
       description: How the overlay differs from what is asked for and was left as it is.
       returned: always
       type: list
-      elements: str
-      sample: []
+      elements: dict
+      contains:
+        field:
+          description: What differs.
+          returned: always
+          type: str
+          sample: base
+        have:
+          description: What it is.
+          returned: always
+          type: raw
+          sample: kvm2-base-debian-12-0f3a9b1c2d4e5f60-a1b2c3.qcow2
+        want:
+          description: What is declared.
+          returned: always
+          type: raw
+          sample: kvm2-base-debian-12-9b1c2d4e5f600f3a-d4e5f6.qcow2
+        needs:
+          description: What would let it follow, such as V(replace).
+          returned: always
+          type: str
+          sample: replace
     actions:
       description: What was done for this instance, or would be done in check mode, in order.
       returned: always
       type: list
       elements: dict
       sample: []
-    error:
-      description: Why it failed for this instance.
-      returned: when it failed for this instance
-      type: dict
-      sample: {}
 actions:
   description: What was done, or would be done in check mode, in order.
   returned: always
   type: list
   elements: dict
   sample: []
+errors:
+  description: Every failure, each like RV(error) and with the C(item) that it belongs to.
+  returned: failure
+  type: list
+  elements: dict
+  sample: []
 error:
-  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description:
+    - Why the module failed, the first failure where there are several.
+    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
   returned: failure
   type: dict
   sample:

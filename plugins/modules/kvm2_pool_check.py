@@ -248,8 +248,16 @@ checks:
       returned: always
       type: str
       sample: "Start it: virsh net-start default."
+errors:
+  description: Every failure, each like RV(error) and with the C(item) that it belongs to.
+  returned: failure
+  type: list
+  elements: dict
+  sample: []
 error:
-  description: Why the module failed. RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description:
+    - Why the module failed, the first failure where there are several.
+    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
   returned: failure
   type: dict
   sample:

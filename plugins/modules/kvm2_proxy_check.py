@@ -157,8 +157,16 @@ proxies:
       returned: always
       type: dict
       sample: null
+errors:
+  description: Every failure, each like RV(error) and with the C(item) that it belongs to.
+  returned: failure
+  type: list
+  elements: dict
+  sample: []
 error:
-  description: Why the module failed. RV(error.kind) is V(transient) only where every failure is, else V(permanent).
+  description:
+    - Why the module failed, the first failure where there are several.
+    - RV(error.kind) is V(transient) only where every failure is, else V(permanent).
   returned: failure
   type: dict
   sample:
