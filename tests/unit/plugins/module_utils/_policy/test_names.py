@@ -116,12 +116,17 @@ def test_what_parses_renders_back_to_itself(text):
 
 @given(
     st.one_of(bases, instance_volumes),
-    st.sampled_from(("", "x", "kvm2-", " ", "/", "./")), st.sampled_from(("", "\n", " ", ".tmp", ".json", "~", "0", "\0")))
+    st.sampled_from(("", "x", "KVM2-", " ", "/", "./")), st.sampled_from(("", "\n", " ", ".tmp", ".json", "~", "0", "\0")))
 def test_no_prefix_match_anywhere(name, before, after):
     text = before + str(name) + after
     if text != str(name):
         assert names.parse_base(text) is None
         assert names.parse_instance_volume(text) is None
+
+
+def test_our_prefix_before_a_name_makes_it_another_fleets():
+    name = names.InstanceVolumeName("seed", "edge", "p1", UID, "abcdef")
+    assert names.parse_instance_volume(f"kvm2-{name}").fleet == "kvm2-edge"
 
 
 @pytest.mark.parametrize("text", [
