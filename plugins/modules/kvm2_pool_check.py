@@ -234,7 +234,7 @@ checks:
       type: str
       sample: network default
     status:
-      description: The outcome, V(ok), V(warning) or V(failed).
+      description: The outcome, V(ok), V(warning), V(failed), or V(skipped) where it cannot be looked at.
       returned: always
       type: str
       sample: failed
