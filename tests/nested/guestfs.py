@@ -8,7 +8,6 @@ from __future__ import annotations
 import lzma
 import pathlib
 import re
-import subprocess
 
 from cpio import Archive
 from progress import Failure, answer
@@ -108,8 +107,8 @@ def _modules(archive: Archive, root: pathlib.Path) -> None:
         data = files[name].read_bytes()
         if files[name].suffix == ".xz":
             data = lzma.decompress(data)
-        elif files[name].suffix == ".zst":
-            data = subprocess.run(["zstd", "-dcq", str(files[name])], capture_output=True, check=True).stdout
+        elif files[name].suffix != ".ko":
+            raise Failure(f"Failed to read the kernel module {files[name]}: its compression is not known here. Build from a release with .ko or .ko.xz.")
         needs = re.search(rb"(?:^|\0)depends=([^\0]*)\0", data)
         for other in needs.group(1).decode().split(",") if needs else []:
             if other:

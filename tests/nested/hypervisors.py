@@ -52,7 +52,8 @@ def up(state: State, plan: dict[str, str], images: dict[str, str]) -> None:
     works = kvm.proven(state, next(iter(images.values())))
     with step(f"hypervisors {', '.join(plan)}") as this:
         server = _published(state, gateway)
-        wanted = {name: digest_of(name, images[release], works, HERE / "hypervisor", state.shared) for name, release in plan.items()}
+        how = digest_of(works, *(state.shared / name for name in ("entry.sh", "authorized_keys", "ssh_host_ed25519_key")))
+        wanted = {name: digest_of(name, images[release], how) for name, release in plan.items()}
         this.detail = "looking at what runs"
         found = {one["name"]: one for one in _containers(state)}
         hosts = _kept(state, [one for name, one in found.items() if name not in plan])

@@ -25,7 +25,6 @@ NEEDED = {
     "syslinux-common": "/usr/lib/syslinux/mbr/gptmbr.bin",
     "qemu-utils": "qemu-img",
     "openssh-client": "ssh-keygen",
-    "zstd": "zstd",
 }
 
 

@@ -10,7 +10,7 @@ import pathlib
 
 from progress import Failure, answer, logged, step
 from releases import RELEASES, Release
-from state import State, digest_of
+from state import State, digest_of, remove
 
 # Only what nobody reads in a hypervisor that lives for an afternoon.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*")
@@ -39,6 +39,9 @@ def ensure(state: State, release: Release) -> str:
     with step(f"root {release.name}: import") as this:
         this.detail = "podman takes it over"
         logged(this, ["podman", "import", "--quiet", str(tar), image], state.logs / f"import-{release.name}.log", fenced=False)
+        for other in answer(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}"]).split():
+            if other != image and other.startswith(f"localhost/{state.prefix}-root:{release.name}-"):
+                answer(["podman", "rmi", other], check=False)  # one that a hypervisor still uses stays until the next time
     return image
 
 
@@ -57,6 +60,9 @@ def _build(state: State, release: Release, tar: pathlib.Path) -> None:
     with step(f"root {release.name}") as this:
         unpacked(state, this, [*command, release.name, str(part)], f"root-{release.name}")
         part.replace(tar)
+        for other in state.roots.glob(f"{release.name}-*.tar"):
+            if other != tar:
+                remove(other)
 
 
 def unpacked(state: State, this, command: list[str], name: str) -> None:
