@@ -10,7 +10,7 @@
 END {
     now = 1
     skip()
-    if (now <= count) entry(indent_of(now), "")
+    if (now <= count) entry(indent_of(now), "", -1)
 }
 
 function emit(path, value,    part, folder) {
@@ -38,17 +38,17 @@ function skip() { while (now <= count && line[now] ~ /^[ \t]*(#.*)?$|^---[ \t]*$
 function colon(text) {
     if (text ~ /^"([^"\\]|\\.)*"[ ]*:([ \t]|$)/) { match(text, /^"([^"\\]|\\.)*"[ ]*:/); return RLENGTH }
     if (text ~ /^'[^']*'[ ]*:([ \t]|$)/) { match(text, /^'[^']*'[ ]*:/); return RLENGTH }
-    if (text ~ /^["'{\[|>&*!#]/) return 0
+    if (text ~ /^["'{[|>&*!#]/) return 0
     if (match(text, /:([ \t]|$)/)) return RSTART
     return 0
 }
 
-# Read whatever stands at this line, indented so far.
-function entry(indent, path,    text) {
+# Read whatever stands at this line, indented so far, below something indented less.
+function entry(indent, path, parent,    text) {
     text = substr(line[now], indent + 1)
     if (text ~ /^-([ \t]|$)/) sequence(indent, path)
     else if (colon(text)) mapping(indent, path)
-    else value(text, indent - 1, path)
+    else value(text, parent, path)
 }
 
 function sequence(indent, path,    number, text, deeper) {
@@ -58,12 +58,12 @@ function sequence(indent, path,    number, text, deeper) {
         if (strip(text) == "" || strip(text) ~ /^#/) {
             now++
             skip()
-            if (now <= count && indent_of(now) > indent) entry(indent_of(now), path "/" number)
+            if (now <= count && indent_of(now) > indent) entry(indent_of(now), path "/" number, indent)
         } else {
             match(text, /^[ \t]*/)
             deeper = indent + 1 + RLENGTH
             line[now] = sprintf("%" deeper "s", "") strip(text)
-            entry(deeper, path "/" number)
+            entry(deeper, path "/" number, indent)
         }
         number++
         skip()
@@ -89,13 +89,13 @@ function value(text, indent, path, in_mapping,    whole) {
     if (text == "" || text ~ /^#/) {
         now++
         skip()
-        if (now <= count && indent_of(now) > indent) entry(indent_of(now), path)
+        if (now <= count && indent_of(now) > indent) entry(indent_of(now), path, indent)
         else if (in_mapping && now <= count && indent_of(now) == indent && substr(line[now], indent + 1) ~ /^-([ \t]|$)/) sequence(indent, path)
         else emit(path, "")
     } else if (text ~ /^[|>]/) {
         now++
         emit(path, literal(text, indent))
-    } else if (text ~ /^["'{\[]/) {
+    } else if (text ~ /^["'{[]/) {
         buffer = text
         at_char = 1
         now++
@@ -162,7 +162,7 @@ function flow(path,    char, key, number) {
     if (char == "{" || char == "[") {
         at_char++
         number = 0
-        for (blanks(); peek() != "" && peek() !~ /^[}\]]$/; blanks()) {
+        for (blanks(); peek() != "" && peek() !~ /^[]}]$/; blanks()) {
             if (char == "{") {
                 key = scalar()
                 blanks()
@@ -171,7 +171,7 @@ function flow(path,    char, key, number) {
             } else flow(path "/" number++)
             blanks()
             if (peek() == ",") at_char++
-            else if (peek() !~ /^[}\]]$/) return
+            else if (peek() !~ /^[]}]$/) return
         }
         at_char++
     } else emit(path, scalar())
@@ -184,7 +184,7 @@ function scalar(    char, text) {
         at_char++
         return char == "\"" ? double_quoted() : single_quoted()
     }
-    while ((char = peek()) != "" && char !~ /^[,{}\[\]\n]$/ && !(char == ":" && substr(buffer, at_char + 1, 1) ~ /^[ \t\n]?$/)) {
+    while ((char = peek()) != "" && char !~ /^[][,{}\n]$/ && !(char == ":" && substr(buffer, at_char + 1, 1) ~ /^[ \t\n]?$/)) {
         text = text char
         at_char++
     }
