@@ -16,7 +16,7 @@ description:
   - Only domains that carry exactly the mark of O(fleet) are considered, and only volumes whose names could have been made by this
     collection for it. Everything else is never touched.
   - An instance is live when its uid or its name is in O(live). One that carries a hold, or whose mark names another O(host), is kept.
-  - Each object is reported with the reason why it was collected, kept or skipped.
+  - Each object is reported with the reason why it was collected, kept or left alone.
 extends_documentation_fragment:
   - egress.kvm2.connection
   - egress.kvm2.attributes
@@ -140,7 +140,7 @@ kept:
   type: list
   elements: dict
   contains: *object
-skipped:
+left_alone:
   description: What could not be decided or belongs to somebody else, and stays.
   returned: always
   type: list

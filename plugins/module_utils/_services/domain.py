@@ -216,7 +216,7 @@ class DomainService(Service):
         # A seed belongs to its domain for life: what the domain was made with stays in the mark until it is replaced.
         new_mark = mark.replace_seed(new_mark, parsed.seed)
         self._jobs[instance.uid] = converge.Job(
-            instance, wanted, spec, new_mark, self.pool, os.path.basename(target.disk or ""),
+            instance, wanted, spec, new_mark, target.overlay.pool if target.overlay is not None else self.pool, os.path.basename(target.disk or ""),
             os.path.basename(spec.seed_path) if spec.seed_path else None, wanted.autostart)
         drift = [one for one in self._drift(target, spec) if one["needs"] == "redefine" and not one.get("pending")]
         if drift and self.params["on_change"] == "redefine" and domain.persistent:

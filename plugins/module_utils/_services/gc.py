@@ -91,7 +91,7 @@ class GcService(Service):
         return Plan(tuple(actions))
 
     def predict(self, seen, plan):
-        return self._collection.as_dict()
+        return _shown(self._collection)
 
     def apply(self, hypervisor, seen, plan):
         first, gone = self._collection, []
@@ -105,7 +105,7 @@ class GcService(Service):
             for old in collect.agreed(first, self._decide(self.observe(hypervisor)), "bases"):
                 self._retire(hypervisor, old, gone)
         self._look_again(hypervisor, gone)
-        return first.as_dict()
+        return _shown(first)
 
     def _did(self, act, what, name, why, instance=None):
         self.context.did(Action(act, what, name, why, instance))
@@ -153,6 +153,13 @@ class GcService(Service):
                 self.context.failed(volume.name, Kvm2Error(
                     CONFLICT, "collect", volume.backing_path, f"volume {volume.name} in pool {volume.pool} came to be backed by it while it was deleted",
                     "Delete that volume; its maker was told that the base is gone."))
+
+
+def _shown(collection):
+    shown = collection.as_dict()
+    # Ansible takes a result that holds `skipped` for a task that did not run.
+    shown["left_alone"] = shown.pop("skipped")
+    return shown
 
 
 def _doomed(item):

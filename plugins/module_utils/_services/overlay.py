@@ -98,12 +98,12 @@ class OverlayService(Service):
         try:
             obj = f"overlay {volume.name}"
             head = b"".join(hypervisor.download(self.pool, volume.name, 0, qcow2.HEAD))
-            header = qcow2.overlay_header(head, obj)
+            header = qcow2.overlay_header(head, obj, volume.physical)
             length = header.l1_entries * 8
             if length <= _LARGEST_TABLE:
                 table = b"".join(hypervisor.download(self.pool, volume.name, header.l1_offset, length))
-                complete = len(table) == length
-                written = not qcow2.l1_is_empty(table)
+                complete = header.complete and not header.snapshots and len(table) == length
+                written = not qcow2.l1_is_empty(table, header.l1_entries)
         except InvalidInput:
             complete = False
         except Kvm2Error as error:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -37,6 +38,9 @@ def test_ends_a_blocked_process_with_a_failure_and_without_its_children(overall,
     assert result["failed"] is True and result["changed"] is False
     assert act in result["msg"] and "qemu:///test" in result["msg"]
     assert result["error"]["kind"] == "transient"
+    until = time.monotonic() + 30
+    while alive(int(child)) and time.monotonic() < until:
+        threading.Event().wait(0.05)
     assert not alive(int(child))
 
 

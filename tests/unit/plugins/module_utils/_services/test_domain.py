@@ -277,3 +277,13 @@ def test_one_bad_instance_does_not_stop_the_others(hypervisor):
 def test_wrong_options(hypervisor, given, word):
     failed = domain(hypervisor, **given)
     assert failed.failed and failed.error["kind"] == "permanent" and word in failed.msg and hypervisor.calls == []
+
+
+def test_an_instance_in_another_pool_than_asked_for_is_kept_where_it_is(hypervisor):
+    made = domain(hypervisor).instances[0]
+    hypervisor.machine.add_pool("second", "/srv/second")
+    changed = domain(hypervisor, pool="second", memory="256MiB")
+    assert not changed.failed and acts(changed) == [("redefine", "domain")]
+    assert changed.instances[0]["overlay"] == made["overlay"]
+    assert acts(domain(hypervisor, pool="second", memory="256MiB", state="stopped")) == [("stop", "domain")]
+    assert acts(domain(hypervisor, pool="second", memory="256MiB")) == [("start", "domain")]
