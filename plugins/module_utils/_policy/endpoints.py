@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a fleet's proxies can be reached, and the table that shows it."""
+"""Where a fleet's proxies can be reached, and what people are shown of it."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ def endpoints(fleet, hypervisor, instances, checks=()):
 def proxies(entries):
     """The endpoints that can be asked, in the form that kvm2_proxy_check takes: those with an address."""
     return [{key: entry[key] for key in ("name", "address", "port", "scheme")} for entry in entries if entry["address"]]
+
+
+def drift(instances):
+    """Lines that say how instances, as kvm2_domain returned them, differ from what is declared and were left as they are."""
+    return [f"{one['name']}: {_difference(difference)}" for one in instances for difference in one["drift"]]
+
+
+def _difference(found):
+    # Hashes tell people nothing beyond that they differ.
+    values = f"is {_cell(found['have'])} where {_cell(found['want'])} is declared"
+    if found["field"] == "seed":
+        values = "is not what is declared"
+    then = "its restart is needed" if found["needs"] == "restart" else f"on_change {found['needs']} is needed"
+    return f"{found['field']} {values}; {then}"
 
 
 def table(entries):

@@ -8,7 +8,14 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.egress.kvm2.plugins.filter import cloud_config, fleet_endpoints, fleet_proxies, fleet_share, fleet_table
+from ansible_collections.egress.kvm2.plugins.filter import (
+    cloud_config,
+    fleet_drift,
+    fleet_endpoints,
+    fleet_proxies,
+    fleet_share,
+    fleet_table,
+)
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import endpoints, fleet
 from ansible_collections.egress.kvm2.plugins.test.transient import TestModule as TransientTest
 
@@ -41,6 +48,7 @@ def test_filters_are_the_functions_of_the_policy():
     assert fleet_share.FilterModule().filters() == {"fleet_share": fleet.share}
     assert fleet_endpoints.FilterModule().filters() == {"fleet_endpoints": endpoints.endpoints}
     assert fleet_proxies.FilterModule().filters() == {"fleet_proxies": endpoints.proxies}
+    assert fleet_drift.FilterModule().filters() == {"fleet_drift": endpoints.drift}
     assert fleet_table.FilterModule().filters() == {"fleet_table": endpoints.table}
 
 

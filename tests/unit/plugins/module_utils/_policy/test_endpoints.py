@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.endpoints import endpoints, proxies, table
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.endpoints import drift, endpoints, proxies, table
 
 FLEET = {"name": "edge", "proxy": {"port": 3128}}
 RUNNING = {"name": "proxy-01", "state": "running", "primary_address": "192.168.122.17"}
@@ -41,3 +41,14 @@ def test_table_has_columns_of_one_width():
 
 def test_table_of_nothing_is_its_head():
     assert table([]) == ["INSTANCE  HYPERVISOR  ADDRESS  PROXY  STATE"]
+
+
+def test_each_difference_is_a_line():
+    found = [
+        {"field": "memory", "have": 1024, "want": 2048, "needs": "restart", "pending": True},
+        {"field": "seed", "have": "a" * 64, "want": "b" * 64, "needs": "replace", "pending": False},
+        {"field": "machine", "have": "pc", "want": None, "needs": "redefine", "pending": False}]
+    assert drift([dict(RUNNING, drift=found), dict(BOOTING, drift=[])]) == [
+        "proxy-01: memory is 1024 where 2048 is declared; its restart is needed",
+        "proxy-01: seed is not what is declared; on_change replace is needed",
+        "proxy-01: machine is pc where - is declared; on_change redefine is needed"]
