@@ -68,7 +68,8 @@ def _packages(state: State) -> pathlib.Path:
     part = root.with_name(root.name + ".tree.part")
     remove(part)
     with step("guest packages") as this:
-        command = ["mmdebstrap", *OPTIONS, "--variant=extract", f"--hook-dir={MERGED}", f"--include={','.join(PACKAGES)}", "--format=directory"]
+        command = ["mmdebstrap", *OPTIONS, "--variant=extract", f"--hook-dir={MERGED}", "--format=directory"]
+        command.append(f"--include={','.join(PACKAGES)}")
         unpacked(state, this, [*command, RELEASE, str(part)], "guest")
         part.replace(root)
         for other in state.roots.glob("guest-*"):
@@ -90,8 +91,8 @@ def _disk(raw: pathlib.Path, kernel: bytes, initrd: bytes) -> None:
     with open(raw, "r+b") as handle:
         handle.write(code)
     drive = f"{raw}@@{START}"
-    total = (end - START) // SECTOR
-    answer(["mformat", "-i", drive, "-v", "MICRO", "-N", "6d696372", "-h", "16", "-s", "63", "-H", str(START // SECTOR), "-T", str(total), "::"])
+    size = ["-h", "16", "-s", "63", "-H", str(START // SECTOR), "-T", str((end - START) // SECTOR)]
+    answer(["mformat", "-i", drive, "-v", "MICRO", "-N", "6d696372", *size, "::"])
     answer(["syslinux", "--install", "--offset", str(START), str(raw)])
     for name, data in (("vmlinuz", kernel), ("initrd", initrd), ("syslinux.cfg", LOADER.encode())):
         part = raw.with_name(f"{name}.part")

@@ -15,12 +15,15 @@ from state import HERE
 
 # In the order they are loaded; what they need comes before them by itself.
 MODULES = (
-    "virtio_blk", "virtio_net", "vfat", "nls_cp437", "nls_ascii", "nls_utf8", "isofs", "button", "evdev", "virtio_rng", "virtio_balloon",
+    "virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "vfat", "nls_cp437", "nls_ascii", "nls_utf8", "isofs", "button", "evdev",
+    "virtio_rng", "virtio_balloon",
 )
 PROGRAMS = ("usr/bin/tinyproxy", "usr/sbin/qemu-ga")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 LOADER = "lib64/ld-linux-x86-64.so.2"
-FOLDERS = ("dev", "media/boot", "media/seed", "proc", "root", "run/tinyproxy", "run/lock", "sys", "tmp", "var/log/tinyproxy", "etc/tinyproxy")
+FOLDERS = (
+    "dev", "etc/tinyproxy", "media/boot", "media/seed", "proc", "root", "run/lock", "run/tinyproxy", "sys", "tmp", "var/log/tinyproxy",
+)
 
 TEXTS = {
     "etc/passwd": "root::0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\ntinyproxy:x:100:100::/run/tinyproxy:/bin/false\n",
@@ -62,7 +65,7 @@ def initramfs(root: pathlib.Path) -> bytes:
 def _one(root: pathlib.Path, pattern: str) -> pathlib.Path:
     found = sorted(root.glob(pattern))
     if not found:
-        raise Failure(f"Failed to find {pattern} in {root}: a package has changed its files. Remove that folder and look at the package list.")
+        raise Failure(f"Failed to find {pattern} in {root}: a package has changed. Look at the package list in guest.py.")
     return found[-1]
 
 
@@ -108,7 +111,7 @@ def _modules(archive: Archive, root: pathlib.Path) -> None:
         if files[name].suffix == ".xz":
             data = lzma.decompress(data)
         elif files[name].suffix != ".ko":
-            raise Failure(f"Failed to read the kernel module {files[name]}: its compression is not known here. Build from a release with .ko or .ko.xz.")
+            raise Failure(f"Failed to read the kernel module {files[name]}: only .ko and .ko.xz can be read here.")
         needs = re.search(rb"(?:^|\0)depends=([^\0]*)\0", data)
         for other in needs.group(1).decode().split(",") if needs else []:
             if other:

@@ -178,7 +178,8 @@ def _one(state: State, name: str, release: str, image: str, key: str, found: dic
 
 def _address(container: str) -> str:
     """Return the address podman gave the container; empty when it has none."""
-    return answer(["podman", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", container], check=False).strip()
+    wanted = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    return answer(["podman", "inspect", "--format", wanted, container], check=False).strip()
 
 
 def ssh_command(state: State, address: str) -> list[str]:
@@ -214,6 +215,9 @@ def down(state: State, hosts: tuple[str, ...] = ()) -> None:
                 for one in found:
                     _drop(state, one)
     if not hosts:
+        if shutil.which("podman"):
+            for volume in answer(["podman", "volume", "ls", "--quiet", "--filter", f"label={state.label}"]).split():
+                answer(["podman", "volume", "rm", "--force", volume], check=False)
         publish.stop(state)
         inventory.forget(state)
     else:
@@ -227,7 +231,7 @@ def clean(state: State) -> None:
         answer(["podman", "network", "rm", "--force", state.prefix], check=False)
         names = answer(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference=localhost/{state.prefix}-root"])
         for name in names.split():
-            answer(["podman", "rmi", "--force", name])
+            answer(["podman", "rmi", name])  # never forced: of a copied state folder the image is one and the same, and may be in use
     for folder in (state.roots, state.images, state.nested):
         remove(folder)
 
@@ -235,14 +239,14 @@ def clean(state: State) -> None:
 def status(state: State) -> int:
     """Print what runs; return 0 when all of it is well."""
     server = publish.running(state)
-    print(f"publish server: {'http://%s:%d' % (server['address'], server['port']) if server else 'does not run'}")
+    print("publish server: " + (f"http://{server['address']}:{server['port']}" if server else "does not run"))
     good = bool(server)
     found = _containers(state) if shutil.which("podman") else []
     for one in sorted(found, key=lambda one: one["name"]):
         address = _address(one["container"]) if one["running"] else ""
-        well = bool(address) and well(state, address)
-        good = good and well
-        print(f"{one['name']}: {address or 'no address'}, {'well' if well else 'not well'}, container {one['container']}")
+        good_one = bool(address) and well(state, address)
+        good = good and good_one
+        print(f"{one['name']}: {address or 'no address'}, {'well' if good_one else 'not well'}, container {one['container']}")
     if not found:
         print("no hypervisor runs")
     return 0 if good and found else 1
@@ -252,6 +256,7 @@ def ssh(state: State, host: str, argv: list[str]) -> int:
     """Become an ssh to that host."""
     hosts = inventory.read(state).get("hosts", {})
     if host not in hosts:
-        raise Failure(f"Failed to reach {host}: {'only ' + ', '.join(hosts) + ' run' if hosts else 'nothing runs'}. `up --hosts {host}` starts it.")
+        there = f"only {', '.join(hosts)} run" if hosts else "nothing runs"
+        raise Failure(f"Failed to reach {host}: {there}. `python3 tests/nested up --hosts {host}` starts it.")
     command = ssh_command(state, hosts[host]["address"])
     os.execvp("ssh", [*command, *argv] if argv else [*command[:1], "-t", *command[1:]])

@@ -73,7 +73,9 @@ def _tail(log: pathlib.Path) -> list[str]:
         return handle.read().decode(errors="replace").splitlines()[-40:]
 
 
-def logged(this: Step, command: list[str], log: pathlib.Path, describe=None, env: dict[str, str] | None = None, fenced: bool = True) -> None:
+def logged(
+    this: Step, command: list[str], log: pathlib.Path, describe=None, env: dict[str, str] | None = None, fenced: bool = True
+) -> None:
     """Run a program with its output in `log`; `describe` turns an output line into the step's detail, or None to skip it.
 
     A fenced program and all its children end with this process, even when it is killed: they live in a process namespace

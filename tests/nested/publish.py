@@ -76,7 +76,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             facts = os.fstat(handle.fileno())
             tag = f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"'
             date = self.date_time_string(int(facts.st_mtime))
-            if tag in self.headers.get("If-None-Match", "") or ("If-None-Match" not in self.headers and self.headers.get("If-Modified-Since") == date):
+            known = self.headers.get("If-None-Match")
+            if tag in known if known else self.headers.get("If-Modified-Since") == date:
                 self.send_response(http.HTTPStatus.NOT_MODIFIED)
                 self.send_header("ETag", tag)
                 self.end_headers()

@@ -48,8 +48,12 @@ DOMAIN = """<domain type='{kind}'>
   <os><type arch='x86_64' machine='q35'>hvm</type></os>
   <features><acpi/></features>
   <devices>
-    <disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{pool}/{name}.qcow2'/><target dev='vda' bus='virtio'/></disk>
-    <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{pool}/{name}.iso'/><target dev='vdb' bus='virtio'/><readonly/></disk>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2'/><source file='{pool}/{name}.qcow2'/><target dev='vda' bus='virtio'/>
+    </disk>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw'/><source file='{pool}/{name}.iso'/><target dev='vdb' bus='virtio'/><readonly/>
+    </disk>
     <interface type='network'><source network='default'/><model type='virtio'/></interface>
     <serial type='pty'><log file='{logs}/{name}.console'/></serial>
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
@@ -106,6 +110,12 @@ def ask(proxy: str, url: str) -> dict | None:
         return None
 
 
+def leased(name: str) -> str | None:
+    """Return the address that the guest of that host name has been given, None while it has none."""
+    rows = [row.split() for row in virsh("net-dhcp-leases", "default").splitlines()]
+    return next((row[4].partition("/")[0] for row in rows if len(row) > 5 and row[5] == name), None)
+
+
 def main() -> None:
     """Boot, ask, switch off, clean up."""
     wish = json.load(sys.stdin)
@@ -121,11 +131,11 @@ def main() -> None:
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(base), "-F", "qcow2", str(overlay), "1G"], check=True)
     config = base64.b64encode(CONFIG.encode()).decode()
     seed(iso, {"meta-data": f"instance-id: id-1\nlocal-hostname: {name}\n", "user-data": USER_DATA.format(name=name, config=config)})
-    subprocess.run(["virsh", "-q", "define", "/dev/stdin"], check=True, input=DOMAIN.format(kind=wish["kind"], name=name, pool=POOL, logs=LOGS), text=True)
+    domain = DOMAIN.format(kind=wish["kind"], name=name, pool=POOL, logs=LOGS)
+    subprocess.run(["virsh", "-q", "define", "/dev/stdin"], check=True, input=domain, text=True, stdout=subprocess.DEVNULL)
     began = time.monotonic()
     virsh("start", name)
-    lease = until("an address", 180, lambda: [row.split() for row in virsh("net-dhcp-leases", "default").splitlines() if f" {name} " in row])
-    address = lease[0][4].partition("/")[0]
+    address = until("an address", 180, lambda: leased(name))
     addressed = time.monotonic() - began
     answer = until("an answer through the proxy", 60, lambda: ask(f"http://{address}:{PORT}", wish["ask_url"]))
     answered = time.monotonic() - began

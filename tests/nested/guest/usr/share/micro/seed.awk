@@ -90,8 +90,9 @@ function value(text, indent, path, in_mapping,    whole) {
         now++
         skip()
         if (now <= count && indent_of(now) > indent) entry(indent_of(now), path, indent)
-        else if (in_mapping && now <= count && indent_of(now) == indent && substr(line[now], indent + 1) ~ /^-([ \t]|$)/) sequence(indent, path)
-        else emit(path, "")
+        else if (in_mapping && now <= count && indent_of(now) == indent && substr(line[now], indent + 1) ~ /^-([ \t]|$)/) {
+            sequence(indent, path)
+        } else emit(path, "")
     } else if (text ~ /^[|>]/) {
         now++
         emit(path, literal(text, indent))
