@@ -30,7 +30,8 @@ def _arguments() -> argparse.Namespace:
     up = commands.add_parser("up", help="have hypervisors and the publish server running; keeps what is well, replaces what is not")
     up.add_argument("--hosts", default="hv1,hv2", help="their names, with commas between (default: %(default)s)")
     up.add_argument("--release", default=releases.DEFAULT, help="for all, or by host: hv1=trixie,hv2=bookworm (default: %(default)s)")
-    commands.add_parser("down", help="stop hypervisors and publish server")
+    down = commands.add_parser("down", help="stop hypervisors and publish server")
+    down.add_argument("--hosts", default="", help="only these hypervisors, with commas between")
     commands.add_parser("clean", help="down, and remove images, network and everything cached")
     commands.add_parser("status", help="show what runs")
     ssh = commands.add_parser("ssh", help="a shell or a command on a hypervisor")
@@ -68,7 +69,7 @@ def _run(arguments: argparse.Namespace, state: State) -> int:
         if arguments.command == "up":
             up(state, arguments.hosts, arguments.release)
         elif arguments.command == "down":
-            hypervisors.down(state)
+            hypervisors.down(state, tuple(filter(None, arguments.hosts.split(","))))
         elif arguments.command == "clean":
             hypervisors.clean(state)
         else:
