@@ -66,9 +66,9 @@ class References:
 def used_files(inventory, resolve=None, ignore_pools=(), follow=None):
     """The References of a model.Inventory.
 
-    resolve: path → path without symlinks, where the module sees the files.  follow: path of an image → the paths of its whole backing chain
-    below it, or None where it cannot be read; given where the module may read the files.  ignore_pools: inactive pools that an operator
-    vouches for.
+    resolve: path → path without symlinks, where the module sees the files.  follow: path of an image → the paths of its whole backing
+    chain below it, or None where it cannot be read; given where the module may read the files.  ignore_pools: inactive pools that an
+    operator vouches for.
     """
     search = _Search(inventory, resolve, follow)
     for domain in inventory.domains:

@@ -123,8 +123,8 @@ def _check_growth(space):
 
 def _check_overcommit(space, ratio):
     name = f"overcommit of pool {space.pool}"
-    message = (
-        f"Written full, everything takes {space.overcommit:.2f} times the {format_size(space.capacity)} of the pool; {ratio:g} is the limit.")
+    share = f"{space.overcommit:.2f} times the {format_size(space.capacity)} of the pool"
+    message = f"Written full, everything takes {share}; {ratio:g} is the limit."
     if space.overcommit <= ratio:
         return Check(name, OK, message)
     return Check(name, WARNING, message, "Use smaller disks or a larger pool, or raise overcommit_ratio.", QUOTA)
