@@ -464,18 +464,42 @@ errors:
   elements: dict
   sample: []
 error:
-  description:
-    - Why the module failed, the first failure where there are several.
-    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description: Why the module failed, the first failure where there are several.
   returned: failure
   type: dict
-  sample:
-    kind: conflict
-    code: null
-    act: define
-    object: domain edge.proxy-01
-    hint: Rename or remove it.
-    message: "Failed to define domain edge.proxy-01: a domain of that name carries no mark of this collection. Rename or remove it."
+  contains:
+    kind:
+      description:
+        - V(transient) says that trying again can help, V(permanent) that the input or the host has to change, V(quota) that there is no
+          space, V(conflict) that the object is somebody else's. Of several failures it is V(transient) only where each one is.
+      returned: always
+      type: str
+      sample: conflict
+    code:
+      description: The error number of libvirt, or V(null).
+      returned: always
+      type: int
+      sample: null
+    act:
+      description: What was tried.
+      returned: always
+      type: str
+      sample: define
+    object:
+      description: On what.
+      returned: always
+      type: str
+      sample: domain edge.proxy-01
+    hint:
+      description: What to do about it, may be empty.
+      returned: always
+      type: str
+      sample: Rename or remove it.
+    message:
+      description: All of it as a sentence.
+      returned: always
+      type: str
+      sample: "Failed to define domain edge.proxy-01: a domain of that name carries no mark of this collection. Rename or remove it."
 """
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module

@@ -165,18 +165,42 @@ errors:
   elements: dict
   sample: []
 error:
-  description:
-    - Why the module failed, the first failure where there are several.
-    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description: Why the module failed, the first failure where there are several.
   returned: failure
   type: dict
-  sample:
-    kind: permanent
-    code: null
-    act: collect
-    object: fleet edge
-    hint: Raise max_delete if this is meant.
-    message: "Failed to collect fleet edge: 4 of 4 instances would go and 25% are allowed. Raise max_delete if this is meant."
+  contains:
+    kind:
+      description:
+        - V(transient) says that trying again can help, V(permanent) that the input or the host has to change, V(quota) that there is no
+          space, V(conflict) that the object is somebody else's. Of several failures it is V(transient) only where each one is.
+      returned: always
+      type: str
+      sample: permanent
+    code:
+      description: The error number of libvirt, or V(null).
+      returned: always
+      type: int
+      sample: null
+    act:
+      description: What was tried.
+      returned: always
+      type: str
+      sample: collect
+    object:
+      description: On what.
+      returned: always
+      type: str
+      sample: fleet edge
+    hint:
+      description: What to do about it, may be empty.
+      returned: always
+      type: str
+      sample: Raise max_delete if this is meant.
+    message:
+      description: All of it as a sentence.
+      returned: always
+      type: str
+      sample: "Failed to collect fleet edge: 4 of 4 instances would go and 25% are allowed. Raise max_delete if this is meant."
 """
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module

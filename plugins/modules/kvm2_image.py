@@ -266,18 +266,42 @@ errors:
   elements: dict
   sample: []
 error:
-  description:
-    - Why the module failed, the first failure where there are several.
-    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description: Why the module failed, the first failure where there are several.
   returned: failure
   type: dict
-  sample:
-    kind: permanent
-    code: null
-    act: fetch
-    object: image https://images.example.com/debian-12-genericcloud-amd64.qcow2
-    hint: Check the URL.
-    message: "Failed to fetch image https://images.example.com/debian-12-genericcloud-amd64.qcow2: the server answered 404. Check the URL."
+  contains:
+    kind:
+      description:
+        - V(transient) says that trying again can help, V(permanent) that the input or the host has to change, V(quota) that there is no
+          space, V(conflict) that the object is somebody else's. Of several failures it is V(transient) only where each one is.
+      returned: always
+      type: str
+      sample: permanent
+    code:
+      description: The error number of libvirt, or V(null).
+      returned: always
+      type: int
+      sample: null
+    act:
+      description: What was tried.
+      returned: always
+      type: str
+      sample: fetch
+    object:
+      description: On what.
+      returned: always
+      type: str
+      sample: image https://images.example.com/debian-12-genericcloud-amd64.qcow2
+    hint:
+      description: What to do about it, may be empty.
+      returned: always
+      type: str
+      sample: Check the URL.
+    message:
+      description: All of it as a sentence.
+      returned: always
+      type: str
+      sample: "Failed to fetch image https://images.example.com/debian-12-genericcloud-amd64.qcow2: the server answered 404. Check the URL."
 """
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module

@@ -200,18 +200,42 @@ errors:
   elements: dict
   sample: []
 error:
-  description:
-    - Why the module failed, the first failure where there are several.
-    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description: Why the module failed, the first failure where there are several.
   returned: failure
   type: dict
-  sample:
-    kind: permanent
-    code: null
-    act: create
-    object: overlay of edge.proxy-01
-    hint: Ask for at least 3 GiB.
-    message: "Failed to create overlay of edge.proxy-01: 2 GiB are less than the base's 3 GiB. Ask for at least 3 GiB."
+  contains:
+    kind:
+      description:
+        - V(transient) says that trying again can help, V(permanent) that the input or the host has to change, V(quota) that there is no
+          space, V(conflict) that the object is somebody else's. Of several failures it is V(transient) only where each one is.
+      returned: always
+      type: str
+      sample: permanent
+    code:
+      description: The error number of libvirt, or V(null).
+      returned: always
+      type: int
+      sample: null
+    act:
+      description: What was tried.
+      returned: always
+      type: str
+      sample: create
+    object:
+      description: On what.
+      returned: always
+      type: str
+      sample: overlay of edge.proxy-01
+    hint:
+      description: What to do about it, may be empty.
+      returned: always
+      type: str
+      sample: Ask for at least 3 GiB.
+    message:
+      description: All of it as a sentence.
+      returned: always
+      type: str
+      sample: "Failed to create overlay of edge.proxy-01: 2 GiB are less than the base's 3 GiB. Ask for at least 3 GiB."
 """
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module

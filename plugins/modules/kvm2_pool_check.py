@@ -255,18 +255,42 @@ errors:
   elements: dict
   sample: []
 error:
-  description:
-    - Why the module failed, the first failure where there are several.
-    - RV(error.kind) is V(transient), V(permanent), V(quota) or V(conflict).
+  description: Why the module failed, the first failure where there are several.
   returned: failure
   type: dict
-  sample:
-    kind: quota
-    code: null
-    act: check
-    object: pool default
-    hint: Free some space or ask for less.
-    message: "Failed to check pool default: 44023414784 bytes are needed and 1073741824 are free. Free some space or ask for less."
+  contains:
+    kind:
+      description:
+        - V(transient) says that trying again can help, V(permanent) that the input or the host has to change, V(quota) that there is no
+          space, V(conflict) that the object is somebody else's. Of several failures it is V(transient) only where each one is.
+      returned: always
+      type: str
+      sample: quota
+    code:
+      description: The error number of libvirt, or V(null).
+      returned: always
+      type: int
+      sample: null
+    act:
+      description: What was tried.
+      returned: always
+      type: str
+      sample: check
+    object:
+      description: On what.
+      returned: always
+      type: str
+      sample: pool default
+    hint:
+      description: What to do about it, may be empty.
+      returned: always
+      type: str
+      sample: Free some space or ask for less.
+    message:
+      description: All of it as a sentence.
+      returned: always
+      type: str
+      sample: "Failed to check pool default: 44023414784 bytes are needed and 1073741824 are free. Free some space or ask for less."
 """
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module

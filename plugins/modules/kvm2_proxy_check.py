@@ -164,18 +164,42 @@ errors:
   elements: dict
   sample: []
 error:
-  description:
-    - Why the module failed, the first failure where there are several.
-    - RV(error.kind) is V(transient) only where every failure is, else V(permanent).
+  description: Why the module failed, the first failure where there are several.
   returned: failure
   type: dict
-  sample:
-    kind: transient
-    code: null
-    act: ask
-    object: proxy proxy-01 (http://192.168.122.17:3128)
-    hint: See that it runs and listens there.
-    message: "Failed to ask proxy proxy-01 (http://192.168.122.17:3128): connection refused. See that it runs and listens there."
+  contains:
+    kind:
+      description:
+        - V(transient) says that trying again can help, V(permanent) that the input or the host has to change, V(quota) that there is no
+          space, V(conflict) that the object is somebody else's. Of several failures it is V(transient) only where each one is.
+      returned: always
+      type: str
+      sample: transient
+    code:
+      description: The error number of libvirt, or V(null).
+      returned: always
+      type: int
+      sample: null
+    act:
+      description: What was tried.
+      returned: always
+      type: str
+      sample: ask
+    object:
+      description: On what.
+      returned: always
+      type: str
+      sample: proxy proxy-01 (http://192.168.122.17:3128)
+    hint:
+      description: What to do about it, may be empty.
+      returned: always
+      type: str
+      sample: See that it runs and listens there.
+    message:
+      description: All of it as a sentence.
+      returned: always
+      type: str
+      sample: "Failed to ask proxy proxy-01 (http://192.168.122.17:3128): connection refused. See that it runs and listens there."
 """
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_module

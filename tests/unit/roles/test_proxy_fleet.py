@@ -100,15 +100,16 @@ def play(tmp_path):
         path = CHECKOUT / "plugins" / "modules" / f"{name}.py"
         text = path.read_text(encoding="utf-8")
         own = yaml.safe_load(text.split('DOCUMENTATION = r"""')[1].split('"""')[0])
-        return [*own["options"], "uri", "exclusive"] if "egress.kvm2.connection" in own["extends_documentation_fragment"] else [*own["options"]]
+        connects = "egress.kvm2.connection" in own["extends_documentation_fragment"]
+        return [*own["options"], *(("uri", "exclusive") if connects else ())]
 
-    def run(fleet=FLEET, answers=None, playbook="provision", hosts="hv1", variables=None):
+    def run(fleet=None, answers=None, playbook="provision", hosts="hv1", variables=None):
         for path in tmp_path.glob("calls-*"):
             path.unlink()
         answered = dict(GOOD, **(answers or {}))
         spec = {name: {"options": options(name), "answers": answered[name]} for name in MODULES}
         (tmp_path / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
-        given = dict({"kvm2_fleet": fleet, "proxy_fleet_check_url": "http://egress.example/"}, **(variables or {}))
+        given = dict({"kvm2_fleet": fleet or FLEET, "proxy_fleet_check_url": "http://egress.example/"}, **(variables or {}))
         done = subprocess.run(
             [Path(sys.executable).with_name("ansible-playbook"), "-i", tmp_path / "inventory.yml", root / "playbooks" / f"{playbook}.yml",
              "-e", json.dumps(given), "--limit", hosts],
