@@ -36,7 +36,7 @@ def drop(state: State, names: tuple[str, ...]) -> None:
 
 
 def _write(state: State, facts: dict) -> None:
-    options = f"-o UserKnownHostsFile={state.known_hosts} -o StrictHostKeyChecking=yes -o ControlMaster=auto -o ControlPersist=60s"
+    options = f"-o 'UserKnownHostsFile=\"{state.known_hosts}\"' -o StrictHostKeyChecking=yes -o ControlMaster=auto -o ControlPersist=60s"
     shared = {
         "ansible_user": facts["user"],
         "ansible_ssh_private_key_file": facts["private_key"],

@@ -50,7 +50,7 @@ class References:
     def users_of(self, path):
         """The User of each domain and volume that references the file at this path, without doubles."""
         found = []
-        for key in {normal(path), self.resolved(path)}:
+        for key in sorted({normal(path), self.resolved(path)}):
             found.extend(self._users.get(key, ()))
             while self._folders and key != "/":
                 key = posixpath.dirname(key)
@@ -59,7 +59,7 @@ class References:
 
     def add(self, path, user, folder=False):
         users = self._folders if folder else self._users
-        for key in {normal(path), self.resolved(path)}:
+        for key in sorted({normal(path), self.resolved(path)}):
             users.setdefault(key, []).append(user)
 
 

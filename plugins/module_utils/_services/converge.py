@@ -13,6 +13,7 @@ from .._policy import domain_read, domain_xml, mark, overlays, qcow2
 from .._policy.domain_xml import DomainSpec
 from .._policy.errors import CONFLICT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.specification import Wanted
+from .._policy.xml import parse
 from . import clock, deletion, seeds
 from .instances import Instance, domain_of
 
@@ -46,7 +47,12 @@ def create(hypervisor, job, did, wall_clock):
             hypervisor.delete_volume(job.pool, made.name)
         raise
     did("define", "domain")
-    settle(hypervisor, job)
+    settled = settle(hypervisor, job)
+    if settled.seed_path != made.path:
+        # Whoever started the guest did so with a seed of its own; the one made here serves nobody.
+        hypervisor.delete_volume(job.pool, made.name)
+        raise Kvm2Error(
+            CONFLICT, "create", f"domain {job.instance.domain}", "another run created and started it at the same time; the guest of that run was kept", "Run again.")
     seeds.check(hypervisor, job.pool, job.seed, job.wanted)
 
 
@@ -65,19 +71,29 @@ def redefine(hypervisor, job, did):
 
 
 def settle(hypervisor, job):
-    """Read back what was defined: the running guest's disk wins over the configured one, and the whole chain must be readable."""
+    """Read back what was defined: where a guest runs, its overlay and seed win over the configured ones. The whole chain must be readable.
+
+    Returns the DomainSpec as it is defined now.
+    """
     domain = _fresh(hypervisor, job)
     if domain is None or domain.xml is None:
         raise _vanished(job)
-    configured, live = domain_read.overlay_path(domain.xml), domain.live_xml and domain_read.overlay_path(domain.live_xml)
-    if live and live != configured:
-        hypervisor.define(domain_xml.update(domain.xml, replace(job.spec, overlay_path=live), mark.to_element(mark.of_domain(domain))))
-        configured = live
-    check_chain(hypervisor, job, configured)
+    spec = domain_read.read_spec(domain.xml)
+    if domain.live_xml is not None:
+        live = domain_read.read_spec(domain.live_xml)
+        if (live.overlay_path, live.seed_path) != (spec.overlay_path, spec.seed_path):
+            spec = replace(job.spec, overlay_path=live.overlay_path, overlay_chain=live.overlay_chain, seed_path=live.seed_path)
+            kept, started_with = mark.of_domain(domain), mark.of_tree(parse(domain.live_xml))
+            if isinstance(started_with, mark.Mark):
+                kept = replace(kept, base=started_with.base, seed=started_with.seed)
+            hypervisor.define(domain_xml.update(domain.xml, spec, mark.to_element(kept)))
+    check_chain(hypervisor, job, spec)
+    return spec
 
 
-def check_chain(hypervisor, job, path):
+def check_chain(hypervisor, job, spec):
     """The overlay and all below it are there, readable and of the formats they should have: an unfinished one is never booted."""
+    path = spec.overlay_path
     name = os.path.basename(path or "")
     volume = hypervisor.volume(job.pool, name)
     obj = f"overlay {name} of {job.instance.domain}"
@@ -88,7 +104,7 @@ def check_chain(hypervisor, job, path):
         header = qcow2.overlay_header(b"".join(hypervisor.download(job.pool, name, 0, qcow2.HEAD)), obj)
     except InvalidInput as error:
         raise Kvm2Error(TRANSIENT, "use", obj, error.cause, "It is still being made, or was left half-made; run again.") from error
-    (base_path, base_format), = job.spec.overlay_chain[:1] or ((None, None),)
+    (base_path, base_format), = spec.overlay_chain[:1] or ((None, None),)
     if header.backing_file != base_path or header.backing_format not in (None, base_format):
         raise Kvm2Error(
             CONFLICT, "use", obj, f"its backing file is {header.backing_file} ({header.backing_format}) and not {base_path} ({base_format})",

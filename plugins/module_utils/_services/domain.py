@@ -292,7 +292,7 @@ class DomainService(Service):
             base = os.path.basename(job.spec.overlay_chain[0][0]) if job.spec.overlay_chain else None
             if domain is not None and target.there:
                 drift = self._drift(Target(instance, domain, False, target.overlay, target.disk), job.spec)
-        state = self._predicted_state(target, plan) if predicted else _state(domain, known)
+        state = self._predicted_state(target, plan, known) if predicted else _state(domain, known)
         actions = plan.of(instance.name).as_list() if predicted else [
             action.as_dict() for action in self.context.done if action.instance == instance.name]
         if domain is None and not predicted:
@@ -303,7 +303,7 @@ class DomainService(Service):
             "primary_address": known[0].address if known else None, "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
             "seed": seed_name, "base": base, "drift": drift, "actions": actions}
 
-    def _predicted_state(self, target, plan):
+    def _predicted_state(self, target, plan, known):
         if self.state == "absent":
             return "absent"
         if not target.there:
@@ -311,7 +311,7 @@ class DomainService(Service):
         acts = {action.act for action in plan.of(target.instance.name).actions}
         if "stop" in acts:
             return "stopped"
-        return "running" if acts & {"start", "resume"} else _state(target.domain, ())
+        return "running" if acts & {"start", "resume"} else _state(target.domain, known)
 
     # -- apply
 
@@ -382,7 +382,7 @@ class DomainService(Service):
         job, did = self._jobs[target.instance.uid], self._did(plan, target)
         acts = {action.act for action in plan.of(target.instance.name).actions if action.what == "domain"}
         if "start" in acts:
-            converge.check_chain(hypervisor, job, job.spec.overlay_path)
+            converge.check_chain(hypervisor, job, job.spec)
             if target.there and target.domain.state == "crashed" and target.domain.active:
                 hypervisor.destroy(target.instance.uid)
             hypervisor.start(target.instance.uid)

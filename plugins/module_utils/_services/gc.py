@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Mapping, Tuple
 
 from .._host import local
@@ -14,7 +14,6 @@ from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import FILE_POOLS, Inventory
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_count, parse_duration
-from .._policy.xml import parse
 from . import bases, deletion
 from .deletion import Doomed
 from .pools import take_inventory
@@ -73,8 +72,12 @@ class GcService(Service):
                 read[volume.pool, volume.name] = parsed
         return read
 
-    def _decide(self, seen):
-        return collect.plan(seen.inventory, self.request, seen.now, seen.found, seen.records, seen.pool_now)
+    def _decide(self, seen, request=None):
+        return collect.plan(seen.inventory, request or self.request, seen.now, seen.found, seen.records, seen.pool_now)
+
+    def _decide_again(self, hypervisor):
+        """A second look right before deletions. The limit was judged once, for the whole plan."""
+        return self._decide(self.observe(hypervisor), replace(self.request, max_delete=("percent", 100)))
 
     def plan(self, seen):
         self._collection = found = self._decide(seen)
@@ -97,12 +100,12 @@ class GcService(Service):
         first, gone = self._collection, []
         self._collect_instances(hypervisor, first, gone)
         if first.volumes:
-            for item in collect.agreed(first, self._decide(self.observe(hypervisor)), "volumes"):
+            for item in collect.agreed(first, self._decide_again(hypervisor), "volumes"):
                 if hypervisor.delete_volume(item.pool, item.name):
                     gone.append(item.path)
                     self._did("delete", item.what, item.name, item.reason)
         if first.bases:
-            for old in collect.agreed(first, self._decide(self.observe(hypervisor)), "bases"):
+            for old in collect.agreed(first, self._decide_again(hypervisor), "bases"):
                 self._retire(hypervisor, old, gone)
         self._look_again(hypervisor, gone)
         return _shown(first)
@@ -113,7 +116,7 @@ class GcService(Service):
     def _collect_instances(self, hypervisor, first, gone):
         if not first.instances:
             return
-        agreed = collect.agreed(first, self._decide(self.observe(hypervisor)), "instances")
+        agreed = collect.agreed(first, self._decide_again(hypervisor), "instances")
         doomed = {item.uid: _doomed(item) for item in agreed}
         outcome = deletion.delete_all(hypervisor, list(doomed.values()), "graceful", STOP_TIMEOUT, self.context.clock)
         for item in agreed:
@@ -140,19 +143,11 @@ class GcService(Service):
         """A reference that appeared to something that was deleted is a failure that names it."""
         if not gone:
             return
-        inventory = take_inventory(hypervisor)
-        missing = set(gone)
-        for domain in inventory.domains:
-            for text in domain.xmls:
-                for path in sorted(references.paths_of_domain(parse(text), inventory) & missing):
-                    self.context.failed(domain.name, Kvm2Error(
-                        CONFLICT, "collect", path, f"domain {domain.name} came to use it while it was deleted",
-                        "Delete that instance and create it again."))
-        for volume in inventory.volumes:
-            if volume.backing_path in missing:
-                self.context.failed(volume.name, Kvm2Error(
-                    CONFLICT, "collect", volume.backing_path, f"volume {volume.name} in pool {volume.pool} came to be backed by it while it was deleted",
-                    "Delete that volume; its maker was told that the base is gone."))
+        found = bases.references_of(hypervisor, self.request.ignore_pools)
+        for path in gone:
+            for user in found.users_of(path):
+                self.context.failed(str(user), Kvm2Error(
+                    CONFLICT, "collect", path, f"{user} came to use it while it was deleted", "Delete that user of it and create it again."))
 
 
 def _shown(collection):

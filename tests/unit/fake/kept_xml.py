@@ -36,7 +36,7 @@ def keep(tree, machine):
         if interface.find("mac") is None:
             # Another one at each define: what an instance must not be given.
             element = etree.Element("mac")
-            element.set("address", "52:54:00:" + ":".join(f"{random.randrange(256):02x}" for _ in range(3)))
+            element.set("address", "52:54:00:" + ":".join(f"{random.randrange(256):02x}" for _byte in range(3)))
             interface.insert(0, element)
     return tree
 

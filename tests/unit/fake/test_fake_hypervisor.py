@@ -316,7 +316,7 @@ def test_ways_to_stop(fake, machine):
     machine.domain_state(UUID).guest = Guest(stops=2)
     fake.start(UUID)
     fake.shutdown(UUID)
-    assert [fake.domain(UUID).active for _ in range(4)] == [True, True, False, False]
+    assert [fake.domain(UUID).active for _look in range(4)] == [True, True, False, False]
     machine.domain_state(UUID).guest = Guest(stops="never")
     fake.start(UUID)
     fake.shutdown(UUID)
@@ -333,7 +333,7 @@ def test_addresses_come_after_some_polls(fake, machine):
     with_domain(fake)
     assert fake.addresses(UUID, "lease") == ()
     fake.start(UUID)
-    assert [len(fake.addresses(UUID, "lease")) for _ in range(3)] == [0, 0, 1]
+    assert [len(fake.addresses(UUID, "lease")) for _look in range(3)] == [0, 0, 1]
     assert fake.addresses(UUID, "lease")[0].mac == "52:54:00:00:00:01"
 
 

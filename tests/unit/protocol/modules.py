@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_read import overlay_path
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Domain
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import parse
 from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
@@ -162,7 +161,7 @@ def check_end(machine, runs, kinds, began_with):
         if succeeded:
             assert all(path in machine.files for path in used), "ends without its disk, and nobody said so"
             if state.live is not None and state.config is not None:
-                assert overlay_path(state.live) == overlay_path(state.config), "ends on another disk than configured, and nobody said so"
+                assert sources(state.live, machine) == sources(state.config, machine), "ends on other disks than configured, and nobody said so"
     if not asked_for_deletion:
         assert began_with <= set(machine.files), "guest data lost without a deletion"
     for run, kind in zip(runs, kinds, strict=True):

@@ -48,7 +48,7 @@ def test_bad_input_is_permanent():
 @pytest.mark.parametrize("kind", ["", "Transient", None, "fatal"])
 def test_there_are_no_other_kinds(kind):
     with pytest.raises(ValueError, match="unknown kind of error"):
-        Kvm2Error(kind, "a", "b", "c")
+        raise Kvm2Error(kind, "a", "b", "c")
 
 
 @given(st.lists(st.sampled_from(KINDS), min_size=1))

@@ -189,7 +189,7 @@ def test_a_volume_that_looks_like_another_may_be_a_link_to_it():
     same = {"physical": 77, "mtime": 5.25, "capacity": 99}
     volumes = [volume(**same), volume("link", **same), volume("p", backing_path="/pool/link", backing_format="qcow2")]
     assert found(volumes).users_of(BASE) == ("volume p in pool default",)
-    other = [volume(**dict(same, mtime=6.25)), *volumes[1:]]
+    other = [volume(**{**same, "mtime": 6.25}), *volumes[1:]]
     assert found(other).users_of(BASE) == ()
     assert found(volumes, resolve=lambda path: path).users_of(BASE) == ()
 

@@ -240,7 +240,7 @@ def test_killed_anywhere_it_converges_and_leaves_nothing_after_removal(hyperviso
 def test_present_over_a_declared_deletion_finishes_it_and_creates_anew(hypervisor):
     first = domain(hypervisor).instances[0]
     rival = FakeHypervisor(hypervisor.machine, uri=LOCAL)
-    rival.hook("shutdown", lambda *args: (_ for _ in ()).throw(Killed("now")), nth=1)
+    rival.fail_at("shutdown", 1, Killed("now"))
     with pytest.raises(Killed):
         domain(rival, state="absent")
     assert mark.of_domain(hypervisor.domain(UID)).deleting is not None
