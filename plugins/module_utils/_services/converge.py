@@ -52,7 +52,8 @@ def create(hypervisor, job, did, wall_clock):
         # Whoever started the guest did so with a seed of its own; the one made here serves nobody.
         hypervisor.delete_volume(job.pool, made.name)
         raise Kvm2Error(
-            CONFLICT, "create", f"domain {job.instance.domain}", "another run created and started it at the same time; the guest of that run was kept", "Run again.")
+            CONFLICT, "create", f"domain {job.instance.domain}",
+            "another run created and started it at the same time; the guest of that run was kept", "Run again.")
     seeds.check(hypervisor, job.pool, job.seed, job.wanted)
 
 
