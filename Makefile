@@ -25,7 +25,7 @@ HOSTS ?= hv1
 RELEASE ?= trixie
 ARGS ?=
 
-.PHONY: help demo test test-all lint sanity unit integration up down clean venv build
+.PHONY: help demo test test-all lint sanity unit integration molecule up down clean venv build
 
 help: ## list the targets
 	@echo 'egress.kvm2: make TARGET, as root or as a user with sudo. Targets:'
@@ -52,6 +52,9 @@ unit: ## unit tests
 
 integration: ## integration tests against nested hypervisors
 	@$(tools) integration -- $(ARGS)
+
+molecule: ## the Molecule scenario on two nested hypervisors
+	@$(tools) molecule -- $(ARGS)
 
 up: ## start the nested hypervisors and write their inventory
 	@echo 'Starting the nested hypervisors $(HOSTS) ($(RELEASE))'

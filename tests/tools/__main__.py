@@ -52,6 +52,7 @@ _COMMANDS = {
     "sanity": ("ansible-test sanity over a copy of the checkout; arguments go to ansible-test", _sanity),
     "unit": ("the unit tests; arguments go to pytest", lambda args: testing.unit(args.arguments)),
     "integration": ("the integration tests; arguments go to pytest", lambda args: testing.integration(args.arguments)),
+    "molecule": ("the Molecule scenario; arguments go to molecule", lambda args: testing.molecule(args.arguments)),
     "test": ("lint, sanity, units, integration", lambda args: testing.test(everything=False)),
     "test-all": ("everything there is", lambda args: testing.test(everything=True)),
     "build": ("the collection's archive", _build),
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, (text, call) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(call=call, arguments=[])
-        if name in ("sanity", "unit", "integration", "demo", "provision"):
+        if name in ("sanity", "unit", "integration", "molecule", "demo", "provision"):
             command.add_argument("arguments", nargs="*", help="handed on; put -- before them")
         if name == "demo":
             command.add_argument("--guest", default="micro", help="the guest image: micro")

@@ -14,7 +14,7 @@ import nested
 import sanity
 from console import Background, Step, ToolError, run, say
 from interpreter import SUPPORTED, available
-from paths import CHECKOUT
+from paths import CACHE, CHECKOUT
 
 # A later -m takes its place: make integration ARGS="-m extended"
 _USUAL = ("-m", "not extended")
@@ -36,6 +36,14 @@ def integration(arguments: list[str]) -> int:
     """The integration tests against nested hypervisors, which they start by themselves."""
     nested.harness("install the harness's packages", "packages")
     return pytest(["tests/integration", *_USUAL, *arguments])
+
+
+def molecule(arguments: list[str]) -> int:
+    """The Molecule scenario on nested hypervisors of its own; without arguments all of it."""
+    nested.harness("install the harness's packages", "packages")
+    venv = environment.ensure()
+    env = dict(environment.venv_env(venv), KVM2_CACHE=str(CACHE))
+    return run([venv / "bin" / "molecule", *(arguments or ["test"])], env=env, cwd=CHECKOUT)
 
 
 def _part(name: str, call: Callable[[], None], failed: list[str]) -> None:
