@@ -10,7 +10,7 @@ import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._host import libvirt_hypervisor
+from .._host import libvirt_connection, libvirt_hypervisor
 from .._host.deadline import Deadline
 from .._policy import names
 from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
@@ -90,7 +90,7 @@ def _fail(module, context, failures, result):
 
 
 def _require_libraries():
-    for library, problem in (("libvirt", libvirt_hypervisor.LIBVIRT_IMPORT_ERROR), ("lxml", LXML_IMPORT_ERROR)):
+    for library, problem in (("libvirt", libvirt_connection.LIBVIRT_IMPORT_ERROR), ("lxml", LXML_IMPORT_ERROR)):
         if problem is not None:
             raise Kvm2Error(
                 PERMANENT, "load", f"the Python library {library}", f"{sys.executable} cannot import it: {problem.strip().splitlines()[-1]}",

@@ -6,47 +6,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict
 
 from .._policy import addresses, domain_read, domain_xml, mark, names, overlays, specification
 from .._policy.errors import CONFLICT, PERMANENT, QUOTA, TRANSIENT, InvalidInput, Kvm2Error
-from .._policy.model import Domain, Inventory, Pool, Volume
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_duration
 from . import converge, deletion, power, requirements
 from .deletion import Doomed
-from .instances import Instance, domain_of, is_being_deleted, parse_instances
+from .domain_view import Seen, Target, address_of, drift_of, state_of
+from .instances import domain_of, is_being_deleted, parse_instances
 from .pools import usable_pool
 from .service import Service
 
 # A guest that is resumed into less would be paused again at once.
 ROOM_TO_RESUME = 64 * 1024 ** 2
-
-
-@dataclass(frozen=True)
-class Target:
-    """What was seen of one instance. domain is also set where its deletion was declared (deleting)."""
-
-    instance: Instance
-    domain: Optional[Domain] = None
-    deleting: bool = False
-    overlay: Optional[Volume] = None
-    disk: Optional[str] = None
-    problem: Optional[Kvm2Error] = None
-
-    @property
-    def there(self):
-        return self.domain is not None and not self.deleting
-
-
-@dataclass(frozen=True)
-class Seen:
-    pool: Pool
-    inventory: Inventory
-    targets: Tuple[Target, ...]
-    addresses: Mapping[str, Tuple]
-    host: Optional[requirements.HostSide] = None
 
 
 class DomainService(Service):
@@ -218,7 +192,7 @@ class DomainService(Service):
         self._jobs[instance.uid] = converge.Job(
             instance, wanted, spec, new_mark, target.overlay.pool if target.overlay is not None else self.pool, os.path.basename(target.disk or ""),
             os.path.basename(spec.seed_path) if spec.seed_path else None, wanted.autostart)
-        drift = [one for one in self._drift(target, spec) if one["needs"] == "redefine" and not one.get("pending")]
+        drift = [one for one in drift_of(target, spec, self.wanted[target.instance.uid], self.host) if one["needs"] == "redefine" and not one.get("pending")]
         if drift and self.params["on_change"] == "redefine" and domain.persistent:
             yield Action(
                 "redefine", "domain", instance.domain, "; ".join(f"{one['field']} differs" for one in drift), instance.name,
@@ -252,28 +226,6 @@ class DomainService(Service):
     def _has_room(seen):
         return seen.pool.available >= ROOM_TO_RESUME
 
-    def _drift(self, target, spec):
-        """Differences of the persistent definition, and of the running guest's own (pending until its restart), as dicts."""
-        domain, wanted = target.domain, self.wanted[target.instance.uid]
-        found = [_drift(one, one.needs, False) for one in domain_xml.drift(domain.xml or domain.live_xml, spec)]
-        if domain.active and domain.live_xml and domain.xml:
-            listed = {one["field"] for one in found}
-            found += [
-                _drift(one, "restart", True) for one in domain_xml.drift(domain.live_xml, spec)
-                if one.needs == "redefine" and one.field not in listed]
-        parsed = mark.of_domain(domain)
-        if isinstance(parsed, mark.Mark):
-            if self.host and parsed.host != self.host:
-                found.append(_drift(overlays.Drift("mark.host", parsed.host, self.host, "redefine")))
-            if parsed.seed and parsed.seed != wanted.seed_hash:
-                found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "replace")))
-        if target.overlay is None and target.disk:
-            found.append(_drift(overlays.Drift("overlay", target.disk, "a file that exists", "replace")))
-        given = target.instance.options.get("overlay")
-        if given and target.disk and os.path.basename(target.disk) != given and not names.is_predicted(given):
-            found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk), given, "replace")))
-        return found
-
     # -- results
 
     def predict(self, seen, plan):
@@ -291,15 +243,16 @@ class DomainService(Service):
             overlay, seed_name, macs = job.overlay or instance.options.get("overlay"), job.seed, list(job.wanted.macs)
             base = os.path.basename(job.spec.overlay_chain[0][0]) if job.spec.overlay_chain else None
             if domain is not None and target.there:
-                drift = self._drift(Target(instance, domain, False, target.overlay, target.disk), job.spec)
-        state = self._predicted_state(target, plan, known) if predicted else _state(domain, known)
+                drift = drift_of(
+                    Target(instance, domain, False, target.overlay, target.disk), job.spec, job.wanted, self.host)
+        state = self._predicted_state(target, plan, known) if predicted else state_of(domain, known)
         actions = plan.of(instance.name).as_list() if predicted else [
             action.as_dict() for action in self.context.done if action.instance == instance.name]
         if domain is None and not predicted:
             seed_name = None
         return {
             "name": instance.name, "uid": instance.uid, "domain": instance.domain, "state": state,
-            "reason": domain.reason if domain is not None else "", "addresses": [_address(entry) for entry in known],
+            "reason": domain.reason if domain is not None else "", "addresses": [address_of(entry) for entry in known],
             "primary_address": known[0].address if known else None, "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
             "seed": seed_name, "base": base, "drift": drift, "actions": actions}
 
@@ -311,7 +264,7 @@ class DomainService(Service):
         acts = {action.act for action in plan.of(target.instance.name).actions}
         if "stop" in acts:
             return "stopped"
-        return "running" if acts & {"start", "resume"} else _state(target.domain, known)
+        return "running" if acts & {"start", "resume"} else state_of(target.domain, known)
 
     # -- apply
 
@@ -419,26 +372,9 @@ class DomainService(Service):
         return {"instances": shown}
 
 
-def _drift(one, needs=None, pending=False):
-    return {"field": one.field, "have": one.have, "want": one.want, "needs": needs or one.needs, "pending": pending}
-
-
 def _doomed(instance):
     return Doomed(instance.fleet, instance.name, instance.uid)
 
 
 def _by_path(inventory, path):
     return next((volume for volume in inventory.volumes if volume.path == path), None)
-
-
-def _address(entry):
-    return {"address": entry.address, "prefix": entry.prefix, "mac": entry.mac, "source": entry.source}
-
-
-def _state(domain, known):
-    """The state as operators name it."""
-    if domain is None:
-        return "absent"
-    if domain.state == "running" or domain.state == "blocked":
-        return "running" if known else "provisioning"
-    return {"shutoff": "stopped", "shutdown": "stopping"}.get(domain.state, domain.state)

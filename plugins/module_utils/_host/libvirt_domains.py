@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Domains over libvirt."""
+
+from __future__ import annotations
+
+from .._policy.errors import Kvm2Error
+from .._policy.model import STATES, Address, Domain
+from . import classify, convert
+from .libvirt_connection import Connection, libvirt
+
+_SOURCES = {"lease": 0, "agent": 1, "arp": 2}
+
+
+class DomainCalls(Connection):
+    """The part of the Hypervisor interface about domains."""
+
+    def _domain(self, uuid):
+        return self._find(classify.NO_DOMAIN, "look up", f"domain {uuid}", self._conn.lookupByUUIDString, uuid)
+
+    def _the_domain(self, uuid, act):
+        handle = self._domain(uuid)
+        if handle is None:
+            raise Kvm2Error(classify.CONFLICT, act, f"domain {uuid} on {self.uri}", "it has gone", "Something removed it; run again.", classify.NO_DOMAIN)
+        return handle
+
+    def _read_domain(self, handle, detail=False):
+        """model.Domain, or None when it vanished meanwhile. XML that cannot be read is said, not raised: it may hold references."""
+        obj = f"domain {handle.name()}"
+        try:
+            state, reason = handle.state(0)
+            active, persistent = bool(handle.isActive()), bool(handle.isPersistent())
+            xml = live = unreadable = None
+            try:
+                if persistent:
+                    xml = handle.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+                if active:
+                    live = _live_xml(handle)
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == classify.NO_DOMAIN or self._is_lost():
+                    raise
+                unreadable = error.get_error_message()
+            return Domain(
+                name=handle.name(), uuid=handle.UUIDString(), state=STATES[state] if state < len(STATES) else "nostate",
+                reason=convert.state_reason(state, reason), active=active, persistent=persistent,
+                autostart=bool(handle.autostart()) if persistent else False,
+                managed_save=bool(handle.hasManagedSaveImage(0)) if persistent else False,
+                snapshots=handle.snapshotNum(0) if detail else 0,
+                checkpoints=len(handle.listAllCheckpoints(0)) if detail else 0,
+                xml=xml, live_xml=live, unreadable=unreadable)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == classify.NO_DOMAIN:
+                return None
+            raise self._error("read", "read", obj, error) from error
+
+    def domains(self):
+        handles = self._call("read", "list", f"domains of {self.uri}", self._conn.listAllDomains, 0)
+        read = (self._read_domain(handle) for handle in handles)
+        return tuple(domain for domain in read if domain is not None)
+
+    def domain(self, uuid):
+        handle = self._domain(uuid)
+        return None if handle is None else self._read_domain(handle, detail=True)
+
+    def domain_by_name(self, name):
+        handle = self._find(classify.NO_DOMAIN, "look up", f"domain {name}", self._conn.lookupByName, name)
+        return None if handle is None else self._read_domain(handle, detail=True)
+
+    def define(self, xml):
+        name = convert.parse(xml).findtext("name")
+        handle = self._call("define", "define", f"domain {name}", self._conn.defineXMLFlags, xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+        domain = self._read_domain(handle, detail=True)
+        if domain is None:
+            raise Kvm2Error(classify.CONFLICT, "define", f"domain {name} on {self.uri}", "it was removed at once", "Run again.")
+        return domain
+
+    def set_metadata(self, uuid, prefix, namespace, xml):
+        handle = self._domain(uuid)
+        if handle is None:
+            return False
+        flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        if handle.isActive():
+            flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
+        try:
+            self._call(
+                "metadata", "mark", f"domain {handle.name()}", handle.setMetadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, xml, prefix, namespace, flags)
+        except Kvm2Error as error:
+            if error.code == classify.NO_DOMAIN:
+                return False
+            raise
+        return True
+
+    def start(self, uuid):
+        handle = self._the_domain(uuid, "start")
+        try:
+            self._call("start", "start", f"domain {handle.name()}", handle.create)
+        except Kvm2Error:
+            if not self._is_running(handle):
+                raise
+
+    def resume(self, uuid):
+        handle = self._the_domain(uuid, "resume")
+        self._call("stop", "resume", f"domain {handle.name()}", handle.resume)
+
+    def _is_running(self, handle):
+        try:
+            return handle.state(0)[0] == libvirt.VIR_DOMAIN_RUNNING
+        except libvirt.libvirtError:
+            return False
+
+    def shutdown(self, uuid):
+        return self._stop(uuid, "shut down", lambda handle: handle.shutdown)
+
+    def destroy(self, uuid):
+        return self._stop(uuid, "destroy", lambda handle: handle.destroy)
+
+    def _stop(self, uuid, act, method):
+        handle = self._domain(uuid)
+        if handle is None:
+            return False
+        try:
+            self._call("stop", act, f"domain {handle.name()}", method(handle))
+        except Kvm2Error:
+            # The state is read again before the error is believed.
+            if self._is_off(uuid):
+                return False
+            raise
+        return True
+
+    def _is_off(self, uuid):
+        handle = self._domain(uuid)
+        try:
+            return handle is None or not handle.isActive()
+        except libvirt.libvirtError:
+            return self._domain(uuid) is None
+
+    def undefine(self, uuid):
+        handle = self._domain(uuid)
+        if handle is None or not handle.isPersistent():
+            return False
+        flags = (
+            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+            | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | getattr(libvirt, "VIR_DOMAIN_UNDEFINE_TPM", 0))
+        try:
+            self._call("undefine", "undefine", f"domain {handle.name()}", handle.undefineFlags, flags)
+        except Kvm2Error as error:
+            if error.code == classify.NO_DOMAIN:
+                return False
+            raise
+        return True
+
+    def set_autostart(self, uuid, on):
+        handle = self._the_domain(uuid, "set the autostart of")
+        self._call("define", "set the autostart of", f"domain {handle.name()}", handle.setAutostart, 1 if on else 0)
+
+    def block_resize(self, uuid, path, capacity):
+        handle = self._the_domain(uuid, "grow the disk of")
+        self._call(
+            "resize-disk", "grow the disk of", f"domain {handle.name()}", handle.blockResize, path, capacity,
+            libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+    def addresses(self, uuid, source):
+        handle = self._domain(uuid)
+        if handle is None:
+            return ()
+        try:
+            interfaces = handle.interfaceAddresses(_SOURCES[source], 0) or {}
+        except libvirt.libvirtError as error:
+            if self._is_lost():
+                raise self._error("read", "read the addresses of", f"domain {uuid}", error) from error
+            # No agent yet, or no such source for this guest: not known yet.
+            return ()
+        return tuple(
+            Address(mac=interface.get("hwaddr") or "", address=entry["addr"], prefix=int(entry.get("prefix") or 0), source=source)
+            for interface in interfaces.values() for entry in interface.get("addrs") or ())
+
+
+def _live_xml(handle):
+    try:
+        return handle.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+    except libvirt.libvirtError as error:
+        # Stopped between the two reads: then there is no running definition.
+        if error.get_error_code() == classify.OPERATION_INVALID:
+            return None
+        raise

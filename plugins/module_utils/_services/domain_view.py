@@ -1,0 +1,81 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was seen of instances, how it differs from what is wanted, and the words for it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+from .._policy import domain_xml, mark, names, overlays
+from .._policy.errors import Kvm2Error
+from .._policy.model import Domain, Inventory, Pool, Volume
+from .instances import Instance
+from .requirements import HostSide
+
+
+@dataclass(frozen=True)
+class Target:
+    """What was seen of one instance. domain is also set where its deletion was declared (deleting)."""
+
+    instance: Instance
+    domain: Optional[Domain] = None
+    deleting: bool = False
+    overlay: Optional[Volume] = None
+    disk: Optional[str] = None
+    problem: Optional[Kvm2Error] = None
+
+    @property
+    def there(self):
+        return self.domain is not None and not self.deleting
+
+
+@dataclass(frozen=True)
+class Seen:
+    pool: Pool
+    inventory: Inventory
+    targets: Tuple[Target, ...]
+    addresses: Mapping[str, Tuple]
+    host: Optional[HostSide] = None
+
+
+def drift_of(target, spec, wanted, host):
+    """Differences of the persistent definition, and of the running guest's own (pending until its restart), as dicts."""
+    domain = target.domain
+    found = [_drift(one, one.needs, False) for one in domain_xml.drift(domain.xml or domain.live_xml, spec)]
+    if domain.active and domain.live_xml and domain.xml:
+        listed = {one["field"] for one in found}
+        found += [
+            _drift(one, "restart", True) for one in domain_xml.drift(domain.live_xml, spec)
+            if one.needs == "redefine" and one.field not in listed]
+    parsed = mark.of_domain(domain)
+    if isinstance(parsed, mark.Mark):
+        if host and parsed.host != host:
+            found.append(_drift(overlays.Drift("mark.host", parsed.host, host, "redefine")))
+        if parsed.seed and parsed.seed != wanted.seed_hash:
+            found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "replace")))
+    if target.overlay is None and target.disk:
+        found.append(_drift(overlays.Drift("overlay", target.disk, "a file that exists", "replace")))
+    given = target.instance.options.get("overlay")
+    if given and target.disk and os.path.basename(target.disk) != given and not names.is_predicted(given):
+        found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk), given, "replace")))
+    return found
+
+
+def _drift(one, needs=None, pending=False):
+    return {"field": one.field, "have": one.have, "want": one.want, "needs": needs or one.needs, "pending": pending}
+
+
+def address_of(entry):
+    return {"address": entry.address, "prefix": entry.prefix, "mac": entry.mac, "source": entry.source}
+
+
+def state_of(domain, known):
+    """The state as operators name it."""
+    if domain is None:
+        return "absent"
+    if domain.state == "running" or domain.state == "blocked":
+        return "running" if known else "provisioning"
+    return {"shutoff": "stopped", "shutdown": "stopping"}.get(domain.state, domain.state)
