@@ -1,0 +1,123 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pipeline with a real AnsibleModule: what a module prints, in check mode and out of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import typing
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.egress.kvm2.plugins.module_utils._entry import run
+from ansible_collections.egress.kvm2.plugins.module_utils._host import libvirt_connection
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import errors
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.plan import Action, Plan
+from ansible_collections.egress.kvm2.plugins.module_utils._services.service import Service
+from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
+
+
+class Sample(Service):
+    """Creates what `names` lists; a name "bad" fails, "gone" fails as transient, "early" is refused before anything is read."""
+
+    log: typing.ClassVar[list] = []
+
+    def __init__(self, params, context):
+        super().__init__(params, context)
+        if "early" in params["names"]:
+            raise errors.InvalidInput("names", "early is not allowed", "Leave it out.")
+
+    def observe(self, hypervisor):
+        self.log.append("observe")
+        return hypervisor.pools() if hypervisor else ()
+
+    def plan(self, seen):
+        return Plan(tuple(Action("create", "volume", f"{name}-{self.context.nonce()}", instance=name) for name in self.params["names"]))
+
+    def predict(self, seen, plan):
+        return {"made": [action.name for action in plan.actions]}
+
+    def apply(self, hypervisor, seen, plan):
+        self.log.append("apply")
+        for action in plan.actions:
+            kind = {"bad": "permanent", "gone": "transient"}.get(action.instance)
+            if kind:
+                self.context.failed(action.instance, errors.Kvm2Error(kind, "create", action.name, "no"))
+            else:
+                self.context.did(action)
+        return self.predict(seen, plan)
+
+
+@pytest.fixture
+def play(monkeypatch, capsys):
+    opened = []
+
+    def connect(uri, deadline, *times):
+        opened.append(FakeHypervisor(uri=uri))
+        return opened[-1]
+    monkeypatch.setattr(run.libvirt_hypervisor, "LibvirtHypervisor", connect)
+    Sample.log = []
+
+    def call(check=False, diff=False, connect=True, **given):
+        with patch_module_args(dict(given, _ansible_check_mode=check, _ansible_diff=diff)), pytest.raises(SystemExit) as ended:
+            run.run_module(Sample, {"names": {"type": "list", "elements": "str", "required": True}}, connect=connect, longest_timeout=7200)
+        result = json.loads(capsys.readouterr().out)
+        assert bool(result.get("failed")) == (ended.value.code != 0)
+        assert all(hypervisor.closed for hypervisor in opened)
+        assert not any(thread.name == "kvm2-deadline" for thread in threading.enumerate())
+        return result
+    call.opened = opened
+    return call
+
+
+def test_check_mode_stops_before_apply_and_predicts_the_same(play):
+    predicted = play(check=True, diff=True, names=["a"])
+    assert Sample.log == ["observe"] and predicted["made"] == ["a-xxxxxx"] and predicted["changed"]
+    assert predicted["diff"]["after"] == "create volume a-xxxxxx\n"
+    done = play(names=["a"])
+    assert Sample.log == ["observe", "observe", "apply"] and done["changed"] and "diff" not in done
+    assert [action["act"] for action in done["actions"]] == [action["act"] for action in predicted["actions"]]
+    assert done["made"][0] != "a-xxxxxx" and len(done["made"][0]) == len("a-xxxxxx")
+
+
+def test_nothing_to_do_is_no_change(play):
+    assert not play(names=[])["changed"]
+
+
+def test_a_failed_item_fails_the_module_and_tells_what_was_done(play):
+    result = play(names=["a", "bad", "gone"])
+    assert result["failed"] and result["changed"] and [action["instance"] for action in result["actions"]] == ["a"]
+    assert [error["item"] for error in result["errors"]] == ["bad", "gone"] and result["error"]["kind"] == "permanent"
+    assert "2 failures" in result["msg"] and result["made"]
+
+
+def test_only_transient_failures_are_transient(play):
+    result = play(names=["gone"])
+    assert result["error"]["kind"] == "transient" and not result["changed"] and result["actions"] == []
+
+
+def test_wrong_input_opens_no_connection(play):
+    for given in ({"names": ["early"]}, {"names": [], "timeout": "soon"}, {"names": [], "timeout": "3h"}, {"names": [], "uri": " "},
+                  {"names": [], "connect_timeout": "0s"}, {"names": [], "keepalive_count": 0}):
+        result = play(**given)
+        assert result["failed"] and result["error"]["kind"] == "permanent" and result["error"]["message"] == result["msg"]
+    assert play.opened == []
+
+
+def test_the_uri_may_come_from_the_environment(play, monkeypatch):
+    monkeypatch.setenv("KVM2_URI", "qemu+ssh://root@elsewhere/system")
+    play(names=[])
+    assert play.opened[0].uri == "qemu+ssh://root@elsewhere/system"
+
+
+def test_a_missing_library_is_named_with_its_package_and_interpreter(play, monkeypatch):
+    monkeypatch.setattr(libvirt_connection, "LIBVIRT_IMPORT_ERROR", "Traceback\nModuleNotFoundError: No module named 'libvirt'\n")
+    result = play(names=[])
+    assert "python3-libvirt" in result["msg"] and "python" in result["msg"] and "No module named" in result["msg"]
+
+
+def test_a_module_without_a_hypervisor_opens_none(play):
+    assert play(connect=False, names=["a"])["changed"] and play.opened == []
