@@ -9,123 +9,131 @@ a read and False on a delete, never an error.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 
-class Hypervisor:
+
+class Hypervisor(ABC):
     """One connection to one hypervisor."""
 
     uri = ""
 
+    @abstractmethod
     def close(self):
-        raise NotImplementedError
+        """Close the connection, within some seconds whatever the peer does."""
 
     # -- the host
 
+    @abstractmethod
     def is_local(self):
         """Does this process run on the machine of the daemon? Told by the URI: it names no host."""
-        raise NotImplementedError
 
+    @abstractmethod
     def host(self):
         """model.HostFacts of the machine."""
-        raise NotImplementedError
 
+    @abstractmethod
     def domain_capabilities(self, virt_type, arch=None, machine=None):
         """The domain capabilities XML, or None where the host does not support that combination."""
-        raise NotImplementedError
 
     # -- pools and volumes
 
+    @abstractmethod
     def pools(self):
         """All pools, as model.Pool."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pool(self, name):
         """model.Pool or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refresh_pool(self, name):
-        raise NotImplementedError
+        """Read the pool's folder again."""
 
+    @abstractmethod
     def volumes(self, pool):
         """All volumes of an active pool, as model.Volume; one that vanishes meanwhile is left out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def volume(self, pool, name):
         """model.Volume or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def create_volume(self, pool, xml):
         """Create a volume from its XML and return it as model.Volume. A full pool is a quota error and leaves nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def delete_volume(self, pool, name):
         """True when it was deleted, False when it was gone already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resize_volume(self, pool, name, capacity):
-        raise NotImplementedError
+        """Give a volume that no guest has open another capacity in bytes."""
 
+    @abstractmethod
     def upload(self, pool, name, blocks, length):
         """Send exactly `length` bytes from the iterable `blocks` into a volume. A source that is longer or shorter, or raises, aborts the
         stream: never one byte more is sent, and a short one is never finished."""
-        raise NotImplementedError
 
+    @abstractmethod
     def download(self, pool, name, offset, length):
         """Iterate over blocks of bytes of a volume's file, `length` bytes from `offset`; fewer when the file ends before."""
-        raise NotImplementedError
 
     # -- domains
 
+    @abstractmethod
     def domains(self):
         """All domains, running and defined, as model.Domain; one whose XML cannot be read says so in `unreadable`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def domain(self, uuid):
         """model.Domain or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def domain_by_name(self, name):
         """model.Domain or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def define(self, xml):
         """Define or redefine; returns the model.Domain. An unsupported configuration is a permanent error."""
-        raise NotImplementedError
 
+    @abstractmethod
     def set_metadata(self, uuid, prefix, namespace, xml):
         """Set the metadata element of a namespace in the persistent definition (and the live one); False when the domain is gone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, uuid):
         """Start a domain that is off; one that runs already is fine."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resume(self, uuid):
-        raise NotImplementedError
+        """Let a paused or suspended guest go on."""
 
+    @abstractmethod
     def shutdown(self, uuid):
         """Ask the guest to shut down (ACPI); False when it is off or gone already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def destroy(self, uuid):
         """Stop at once; False when it is off or gone already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def undefine(self, uuid):
         """Undefine with managed save, snapshot and checkpoint metadata, NVRAM and TPM state; False when it is gone already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def set_autostart(self, uuid, on):
-        raise NotImplementedError
+        """Have the domain started together with the daemon, or not."""
 
+    @abstractmethod
     def block_resize(self, uuid, path, capacity):
         """Grow the disk with that source path of a running guest."""
-        raise NotImplementedError
 
+    @abstractmethod
     def addresses(self, uuid, source):
         """Addresses of a running guest, as model.Address. source: lease, agent or arp. Unknown yet is an empty tuple."""
-        raise NotImplementedError
 
     # -- networks
 
+    @abstractmethod
     def networks(self):
-        raise NotImplementedError
+        """All networks, as model.Network."""

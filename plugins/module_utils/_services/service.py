@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 
 from .._policy.errors import Kvm2Error
 from . import clock as pool_clock
@@ -42,25 +43,25 @@ class Context:
         self.failures.append((item, error))
 
 
-class Service:
+class Service(ABC):
     """One module's work. observe and plan are the same in check mode and out of it; apply does what the plan says and nothing else."""
 
     def __init__(self, params, context):
         self.params = params
         self.context = context
 
+    @abstractmethod
     def observe(self, hypervisor):
         """Read what the plan needs. Changes nothing but the daemon's view of its pools."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plan(self, seen):
         """The Plan that leads from what was seen to what was asked for. Wrong input and impossible wishes are raised here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def predict(self, seen, plan):
         """The result as it would be once the plan was done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply(self, hypervisor, seen, plan):
         """Do the plan and return the result."""
-        raise NotImplementedError
