@@ -43,7 +43,8 @@ class Release:
 RELEASES = {
     release.name: release
     for release in (
-        Release("bookworm", "12"),
+        # Its virt-xml-validate calls xmllint, which its package only suggests.
+        Release("bookworm", "12", extra=("libxml2-utils",)),
         Release("trixie", "13"),
         # The Release file of a release in the making can be past its date.
         Release("forky", "14", apt_options=('Acquire::Check-Valid-Until "false"',)),
