@@ -46,7 +46,8 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
         hypervisor = None
         if connect:
             hypervisor = libvirt_hypervisor.LibvirtHypervisor(
-                connection.uri, deadline, connection.connect_timeout, connection.keepalive_interval, connection.keepalive_count)
+                connection.uri, deadline, connection.connect_timeout, connection.keepalive_interval, connection.keepalive_count,
+                run_command=module.run_command)
         try:
             seen = service.observe(hypervisor)
             plan = service.plan(seen)

@@ -26,6 +26,7 @@ class Deadline:
         self._seconds = seconds
         self._uri = uri
         self._near = None
+        self._work = ("finish within its timeout the work on", f"hypervisor {uri}")
         self._changed = threading.Condition()
         self._done = False
         self._thread = threading.Thread(target=self._watch, name="kvm2-deadline", daemon=True)
@@ -35,6 +36,10 @@ class Deadline:
         with self._changed:
             self._near = (self._clock() + seconds, seconds, act, obj)
             self._changed.notify()
+
+    def working_on(self, act, obj):
+        """Say what goes on from here, so that a failure at the overall limit names it."""
+        self._work = (act, obj)
 
     def widen(self):
         with self._changed:
@@ -55,7 +60,7 @@ class Deadline:
     def _watch(self):
         with self._changed:
             while not self._done:
-                due = (self._overall, self._seconds, "finish within its timeout the work on", f"hypervisor {self._uri}")
+                due = (self._overall, self._seconds, *self._work)
                 if self._near is not None and self._near[0] < due[0]:
                     due = self._near
                 left = due[0] - self._clock()
@@ -70,7 +75,7 @@ def _failure(due, uri):
     hint = "Check that the hypervisor and its storage answer (virsh -c URI list; virsh pool-refresh), or raise the timeout; then run again."
     message = f"Failed to {act} {obj}: no answer within {seconds:g} s. {hint}"
     error = {"kind": "transient", "code": None, "act": act, "object": obj, "hint": hint, "message": message}
-    return json.dumps({"failed": True, "changed": False, "msg": message, "error": error, "uri": uri})
+    return json.dumps({"failed": True, "changed": False, "msg": message, "error": error, "errors": [error], "actions": [], "uri": uri})
 
 
 def _leave(text):

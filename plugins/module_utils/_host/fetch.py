@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import re
 import socket
 import ssl
 import tempfile
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from ansible.module_utils.urls import ConnectionError as UrlConnectionError
 from ansible.module_utils.urls import NoSSLError, SSLValidationError, open_url
 
-from .._policy.errors import PERMANENT, QUOTA, TRANSIENT, Kvm2Error
+from .._policy.errors import PERMANENT, QUOTA, TRANSIENT, InvalidInput, Kvm2Error
 
 BLOCK = 262144
 TEXT_LIMIT = 4 * 1024 ** 2
@@ -41,6 +42,18 @@ class FetchOptions:
     force_basic_auth: bool = False
     http_agent: Optional[str] = None
     ca_path: Optional[str] = None
+
+
+def check_url(url, what):
+    """Raise InvalidInput for what is no http or https URL that can be asked."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good or re.search(r"[\x00-\x20\x7f]", url):
+        # Not shown: what does not parse may hold a password anywhere.
+        raise InvalidInput(what, "it is not an http or https URL", "Write it as http://host/path, a blank in it as %20; for a file on the hypervisor use src.")
 
 
 def shown(url):

@@ -66,6 +66,10 @@ class Hypervisor(ABC):
         """True when it was deleted, False when it was gone already."""
 
     @abstractmethod
+    def backing_chain(self, path):
+        """Paths of all files below an image file, for one that no pool lists; None where they cannot be told (not local, unreadable)."""
+
+    @abstractmethod
     def resize_volume(self, pool, name, capacity):
         """Give a volume that no guest has open another capacity in bytes."""
 

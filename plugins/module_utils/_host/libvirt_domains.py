@@ -80,9 +80,9 @@ class DomainCalls(Connection):
         if handle is None:
             return False
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
-        if handle.isActive():
-            flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
         try:
+            if self._call("metadata", "mark", f"domain {handle.name()}", handle.isActive):
+                flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
             self._call(
                 "metadata", "mark", f"domain {handle.name()}", handle.setMetadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, xml, prefix, namespace, flags)
         except Kvm2Error as error:
@@ -137,12 +137,14 @@ class DomainCalls(Connection):
 
     def undefine(self, uuid):
         handle = self._domain(uuid)
-        if handle is None or not handle.isPersistent():
+        if handle is None:
             return False
         flags = (
             libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
             | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | getattr(libvirt, "VIR_DOMAIN_UNDEFINE_TPM", 0))
         try:
+            if not self._call("undefine", "undefine", f"domain {handle.name()}", handle.isPersistent):
+                return False
             self._call("undefine", "undefine", f"domain {handle.name()}", handle.undefineFlags, flags)
         except Kvm2Error as error:
             if error.code == classify.NO_DOMAIN:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .._policy.model import HostFacts
-from . import convert
+from . import convert, qemu_img
 from .hypervisor import Hypervisor
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
@@ -14,7 +14,16 @@ from .libvirt_storage import StorageCalls
 
 
 class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
-    """One connection to one libvirt daemon."""
+    """One connection to one libvirt daemon. run_command, as AnsibleModule has it, is needed where backing chains are to be followed."""
+
+    def __init__(self, *connection, run_command=None):
+        super().__init__(*connection)
+        self._run_command = run_command
+
+    def backing_chain(self, path):
+        if self._run_command is None or not self.is_local():
+            return None
+        return qemu_img.backing_chain(self._run_command, path)
 
     def host(self):
         obj = f"hypervisor {self.uri}"

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import errno
+
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import classify, convert
 from .libvirt_connection import Connection, libvirt
 
 # The largest block that the remote protocol of every supported release sends in one message.
 BLOCK = 262120
+# An empty overlay takes some 200 KiB.
+LEAST_ROOM = 1024 ** 2
 
 
 class StorageCalls(Connection):
@@ -71,11 +75,24 @@ class StorageCalls(Connection):
 
     def create_volume(self, pool, xml):
         name = convert.volume(pool, xml).name
-        handle = self._call("create-volume", "create", f"volume {name} in pool {pool}", self._pool(pool).createXML, xml, 0)
+        obj = f"volume {name} in pool {pool}"
+        try:
+            handle = self._call("create-volume", "create", obj, self._pool(pool).createXML, xml, 0)
+        except Kvm2Error as error:
+            # Where qemu-img makes the volume libvirt passes on no errno: the pool itself tells whether it is full.
+            if error.code == classify.INTERNAL_ERROR and self._is_full(pool):
+                kind, hint = classify.classify("create-volume", classify.SYSTEM_ERROR, errno.ENOSPC)
+                raise Kvm2Error(kind, error.act, error.object, error.cause, hint, error.code) from error
+            raise
         volume = self._read_volume(pool, handle)
         if volume is None:
             raise Kvm2Error(classify.CONFLICT, "create", f"volume {name} in pool {pool} on {self.uri}", "it vanished at once", "Run again.")
         return volume
+
+    def _is_full(self, pool):
+        self.refresh_pool(pool)
+        found = self.pool(pool)
+        return found is not None and found.available < LEAST_ROOM
 
     def delete_volume(self, pool, name):
         handle = self._volume(pool, name)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import mark, names
+from . import mark, names, references
 from .collection import Item
 
 
@@ -18,7 +18,7 @@ def decide(inventory, request, now, found, result):
         answer, reason = _verdict(domain, parsed, request, now, uids)
         ours = isinstance(parsed, mark.Mark) and mark.why_not_ours(domain, parsed) is None and _asked_for(parsed, request)
         if answer == "collected":
-            obstacle = _obstacle(domain, own.get(domain.uuid, ()), found)
+            obstacle = _obstacle(domain, own.get(domain.uuid, ()), found, inventory)
             if obstacle:
                 answer, reason = "skipped", obstacle
         item = Item("domain", domain.name, reason, uid=domain.uuid if ours else None)
@@ -72,11 +72,7 @@ def _repair(domain, request, now):
     parsed = names.parse_domain_name(domain.name)
     if parsed is None or parsed[0] != request.fleet:
         return ""
-    values = {"managed": "true", "fleet": parsed[0], "name": parsed[1], "uid": domain.uuid, "createdAt": mark.format_time(now)}
-    element = "".join(f"<{tag}>{text}</{tag}>" for tag, text in values.items())
-    return (
-        f"; if it is the instance {parsed[1]}, repair its mark: "
-        f"virsh metadata {domain.uuid} {mark.URI} --config --key {mark.PREFIX} --set '<{mark.ROOT}>{element}</{mark.ROOT}>'")
+    return f"; if it is the instance {parsed[1]}, repair its mark: {mark.repair_command(domain, *parsed, now)}"
 
 
 def _own_volumes(inventory):
@@ -89,8 +85,10 @@ def _own_volumes(inventory):
     return found
 
 
-def _obstacle(domain, paths, found):
-    """A use of the instance's volumes by something else, or None: they would go with it."""
+def _obstacle(domain, paths, found, inventory):
+    """Why the instance's volumes cannot all go with it: something else uses one, or one is in no active pool; else None."""
+    for path in references.unlisted_of_instance(domain, inventory):
+        return f"its volume {path} is in no active pool, so it could not be deleted (start its pool)"
     for path in paths:
         for user in found.users_of(path):
             if user.uuid != domain.uuid and user.path not in paths:

@@ -13,7 +13,7 @@ import ipaddress
 from . import names, placement
 from .errors import InvalidInput
 from .schema_text import VARIABLE, shown
-from .units import parse_size
+from .units import SMALLEST_MEMORY, parse_size
 
 _SIZING = {"memory": "512MiB", "vcpus": 1, "disk": "4GiB"}
 _PROXY = {"engine": "tinyproxy", "port": 3128, "allow": []}
@@ -22,16 +22,24 @@ _PREFIX = "proxy"
 
 # -- what the schema cannot say
 
+def _memory(text, path):
+    if parse_size(text, path) < SMALLEST_MEMORY:
+        raise InvalidInput(path, "no guest boots in so little", f"Give at least {SMALLEST_MEMORY // 1024 ** 2}MiB.")
+
+
+_SIZES = {"memory": _memory, "disk": parse_size}
+
+
 def problems(definition):
     """What is wrong with a definition that its schema found no fault with, as a list of texts."""
     found = []
     sizing = definition.get("sizing", {})
     hypervisors = list(definition["hypervisors"])  # the names, of a list or of a mapping
     listed = definition["instances"] if isinstance(definition["instances"], list) else []
-    checks = [(f"{VARIABLE}.sizing.{key}", parse_size, sizing[key]) for key in ("memory", "disk") if key in sizing]
+    checks = [(f"{VARIABLE}.sizing.{key}", _SIZES[key], sizing[key]) for key in ("memory", "disk") if key in sizing]
     for index, item in enumerate(listed):
         path = f"{VARIABLE}.instances[{index}]"
-        checks += [(f"{path}.sizing.{key}", parse_size, item["sizing"][key]) for key in ("memory", "disk") if key in item.get("sizing", {})]
+        checks += [(f"{path}.sizing.{key}", _SIZES[key], item["sizing"][key]) for key in ("memory", "disk") if key in item.get("sizing", {})]
         if item.get("hypervisor") is not None and item["hypervisor"] not in hypervisors:
             found.append(f"{path}.hypervisor: {item['hypervisor']!r} is not among the fleet's hypervisors, {', '.join(hypervisors)}")
     allow = definition.get("proxy", {}).get("allow", [])

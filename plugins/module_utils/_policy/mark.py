@@ -149,14 +149,27 @@ def of_tree(domain_tree) -> Union[Mark, Unreadable, None]:
 
 
 def of_domain(domain) -> Union[Mark, Unreadable, None]:
-    """The mark of a model.Domain: that of the persistent definition, else of the running guest."""
+    """The mark of a model.Domain: that of the persistent definition, else of the running guest.
+
+    A hold counts wherever it stands, and a running guest's mark that is damaged or names another instance makes the whole unreadable: an
+    operator who set one on the running guest alone meant the guest that runs.
+    """
     if domain.any_xml is None:
         return Unreadable("the domain's XML cannot be read" + (f": {domain.unreadable}" if domain.unreadable else ""))
-    try:
-        tree = parse(domain.any_xml)
-    except ValueError as error:
-        return Unreadable(f"the domain's XML cannot be read: {error}")
-    return of_tree(tree)
+    marks = []
+    for text in domain.xmls:
+        try:
+            marks.append(of_tree(parse(text)))
+        except ValueError as error:
+            return Unreadable(f"the domain's XML cannot be read: {error}")
+    first, last = marks[0], marks[-1]
+    if not isinstance(first, Mark) or last is None:
+        return first
+    if isinstance(last, Unreadable):
+        return Unreadable(f"that of the running guest is damaged: {last.why}")
+    if (first.fleet, first.name, first.uid) != (last.fleet, last.name, last.uid):
+        return Unreadable("that of the running guest names another instance")
+    return replace(first, hold=first.hold or last.hold)
 
 
 def why_not_ours(domain, mark) -> Optional[str]:
@@ -170,6 +183,14 @@ def why_not_ours(domain, mark) -> Optional[str]:
     if names.domain_name(mark.fleet, mark.name) != domain.name:
         return f"its mark names {names.domain_name(mark.fleet, mark.name)} but the domain is named {domain.name}"
     return None
+
+
+def repair_command(domain, fleet, name, now):
+    """The command that gives a domain the mark of an instance; now in seconds since the epoch."""
+    values = {"managed": "true", "fleet": fleet, "name": name, "uid": domain.uuid, "createdAt": format_time(now)}
+    element = "".join(f"<{tag}>{text}</{tag}>" for tag, text in values.items())
+    where = "--config --live" if domain.active and domain.persistent else "--live" if domain.active else "--config"
+    return f"virsh metadata {domain.uuid} {URI} {where} --key {PREFIX} --set '<{ROOT}>{element}</{ROOT}>'"
 
 
 def replace_seed(mark, seed):

@@ -88,6 +88,22 @@ def paths_of_domain(tree, inventory):
     return {path for path, _format, _ends in _mentioned(tree, _Volumes(inventory))}
 
 
+def unlisted(paths, inventory):
+    """Those of the paths that no active pool lists and that lie in no folder of one: whether their files are there cannot be seen."""
+    listed = {normal(volume.path) for volume in inventory.volumes}
+    folders = {normal(pool.path) for pool in inventory.pools if pool.active and pool.path}
+    return tuple(sorted(path for path in paths if path not in listed and posixpath.dirname(path) not in folders))
+
+
+def unlisted_of_instance(domain, inventory):
+    """Overlays and seeds of its own uid that a domain names and that no active pool lists: a deletion would leave them behind."""
+    named = set()
+    for text in domain.xmls:
+        named.update(paths_of_domain(parse(text), inventory))
+    own = [path for path in named if getattr(names.parse_instance_volume(posixpath.basename(path)), "uid", None) == domain.uuid]
+    return unlisted(own, inventory)
+
+
 class _Volumes:
     """Volumes of an inventory by pool and name, and the folders of its pools."""
 

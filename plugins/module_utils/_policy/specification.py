@@ -12,13 +12,12 @@ from typing import Optional, Tuple
 from . import names, seed
 from .domain_xml import Interface
 from .errors import InvalidInput
-from .units import parse_size
+from .units import SMALLEST_MEMORY, parse_size
 
 OPTIONS = (
     "memory", "vcpus", "cpu_mode", "machine", "firmware", "virt_type", "networks", "user_data", "network_config", "meta_data", "autostart")
 _MAC_RE = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _INTERFACE_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "virtio-transitional", "virtio-non-transitional")
-SMALLEST_MEMORY = 16 * 1024 ** 2
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,8 @@ def wanted(options, instance):
     meta_data = seed.default_meta_data(instance.uid, instance.name)
     extra = options["meta_data"]
     if extra:
+        if extra.lstrip().startswith(("{", "[")):
+            raise InvalidInput(f"meta_data {who}", "it is not a mapping in block style", "Write a line such as key: value for each entry.")
         for key in ("instance-id", "local-hostname"):
             if re.search(rf"(?m)^[\"']?{key}[\"']?\s*:", extra):
                 raise InvalidInput(f"meta_data {who}", f"it sets {key}, which is always set by the module", f"Leave {key} out.")

@@ -26,6 +26,8 @@ _MAX_SECONDS = 100 * 366 * 86400
 _NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,20})?"
 _SIZE_RE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
 _DURATION_RE = re.compile(rf"(?:({_NUMBER})d)?(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?")
+# A guest with less does not boot.
+SMALLEST_MEMORY = 16 * 1024 ** 2
 
 
 def _text(value):

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._host import local
-from .._policy import names, record, references
+from .._policy import names, record
 from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import Volume
 from .._policy.names import BaseName
-from .pools import take_inventory
+from .pools import look_around
 
 _RECORD_LIMIT = 65536
 
@@ -83,8 +82,7 @@ def is_published(hypervisor, pool, name):
 
 def references_of(hypervisor, ignore_pools=()):
     """The policy's References over everything this hypervisor holds, read afresh."""
-    inventory = take_inventory(hypervisor)
-    return references.used_files(inventory, resolve=local.realpath if hypervisor.is_local() else None, ignore_pools=ignore_pools)
+    return look_around(hypervisor, ignore_pools)[1]
 
 
 def retire(hypervisor, pool, name, path):
@@ -107,4 +105,5 @@ def blockers(found, path):
 
 
 def conflict(act, obj, users):
-    return Kvm2Error(CONFLICT, act, obj, "it is in use: " + "; ".join(users), "Remove what uses it first, or leave it to kvm2_gc.")
+    return Kvm2Error(
+        CONFLICT, act, obj, "it is in use, or may be: " + "; ".join(users), "Once nothing of that uses it any more, run again; or leave it to kvm2_gc.")

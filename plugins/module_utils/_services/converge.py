@@ -14,8 +14,9 @@ from .._policy.domain_xml import DomainSpec
 from .._policy.errors import CONFLICT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.specification import Wanted
 from .._policy.xml import parse
-from . import clock, deletion, seeds
+from . import clock, seeds
 from .instances import Instance, domain_of
+from .pools import look_around
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def redefine(hypervisor, job, did):
     parsed = mark.of_domain(domain)
     if parsed.deleting is not None:
         raise Kvm2Error(CONFLICT, "redefine", f"domain {job.instance.domain}", "its deletion was declared meanwhile", "Run again.")
+    check_chain(hypervisor, job, job.spec)
     fresh_mark = replace(job.mark, created_at=parsed.created_at, hold=parsed.hold, run=parsed.run)
     hypervisor.define(domain_xml.update(domain.xml or domain.live_xml, job.spec, mark.to_element(fresh_mark)))
     did("redefine", "domain")
@@ -99,8 +101,7 @@ def check_chain(hypervisor, job, spec):
     volume = hypervisor.volume(job.pool, name)
     obj = f"overlay {name} of {job.instance.domain}"
     if volume is None or volume.path != path:
-        raise Kvm2Error(
-            TRANSIENT, "use", obj, "its file has gone", "Run kvm2_overlay and kvm2_domain again; a defined domain needs to be removed and made anew.")
+        raise Kvm2Error(CONFLICT, "use", obj, "its file has gone", "Delete the instance (state: absent) and create it again.")
     try:
         header = qcow2.overlay_header(b"".join(hypervisor.download(job.pool, name, 0, qcow2.HEAD)), obj)
     except InvalidInput as error:
@@ -118,6 +119,12 @@ def check_chain(hypervisor, job, spec):
     b"".join(hypervisor.download(job.pool, base.name, 0, 512))
 
 
+def check_seed_there(hypervisor, job):
+    if job.seed is not None and hypervisor.volume(job.pool, job.seed) is None:
+        raise Kvm2Error(
+            CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it has gone", "Delete the instance (state: absent) and create it again.")
+
+
 def look_back(hypervisor, job, running):
     """After the start: domain, overlay and seed are there, and the guest has the overlay that is configured."""
     domain = _fresh(hypervisor, job)
@@ -126,9 +133,13 @@ def look_back(hypervisor, job, running):
     for text in domain.xmls:
         path = domain_read.overlay_path(text)
         if hypervisor.volume(job.pool, os.path.basename(path or "")) is None:
-            raise Kvm2Error(TRANSIENT, "create", f"domain {job.instance.domain}", f"its overlay {path} has gone", "Remove the instance and create it anew.")
-    if job.seed is not None and hypervisor.volume(job.pool, job.seed) is None:
-        raise Kvm2Error(TRANSIENT, "create", f"domain {job.instance.domain}", f"its seed {job.seed} has gone", "Remove the instance and create it anew.")
+            raise Kvm2Error(
+                CONFLICT, "create", f"domain {job.instance.domain}", f"its overlay {path} has gone",
+                "Delete the instance (state: absent) and create it again.")
+        if os.path.basename(domain_read.read_spec(text).seed_path or "") != (job.seed or ""):
+            raise Kvm2Error(
+                CONFLICT, "create", f"domain {job.instance.domain}", "another run defined it at the same time, with another seed", "Run again.")
+    check_seed_there(hypervisor, job)
     if running and not domain.active:
         raise Kvm2Error(TRANSIENT, "start", f"domain {job.instance.domain}", f"it is {domain.state} ({domain.reason}) right after the start", "Run again.")
 
@@ -154,7 +165,7 @@ def _still_definable(hypervisor, job, wall_clock):
     volume = hypervisor.volume(job.pool, job.overlay)
     if volume is None:
         raise Kvm2Error(TRANSIENT, "use", obj, "it is not there", "Run kvm2_overlay, then this again.")
-    found = deletion.inventory_and_references(hypervisor)[1]
+    found = look_around(hypervisor)[1]
     users = found.users_of(volume.path)
     if users:
         raise Kvm2Error(CONFLICT, "use", obj, "it is in use: " + "; ".join(str(user) for user in users), "Run kvm2_overlay, then this again.")

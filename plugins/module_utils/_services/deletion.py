@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .._host import local
 from .._policy import mark, names, references
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from .._policy.xml import etree, parse
 from . import power
-from .pools import take_inventory
+from .pools import look_around
 
 ROUNDS = 5
 
@@ -32,11 +31,6 @@ class Doomed:
     @property
     def domain(self):
         return names.domain_name(self.fleet, self.name)
-
-
-def inventory_and_references(hypervisor):
-    inventory = take_inventory(hypervisor)
-    return inventory, references.used_files(inventory, resolve=local.realpath if hypervisor.is_local() else None)
 
 
 def own_volumes(inventory, uid):
@@ -57,6 +51,10 @@ def obstacles(inventory, found, doomed):
         for user in found.users_of(path):
             if not _is_own_user(user, doomed, mine):
                 listed.append(f"{path} is used by {user}")
+    for domain in inventory.domains:
+        if domain.uuid == doomed.uid:
+            listed += [
+                f"{path} is in no active pool, so it could not be deleted (start its pool)" for path in references.unlisted_of_instance(domain, inventory)]
     return tuple(listed)
 
 
@@ -120,7 +118,7 @@ def _declare(hypervisor, doomed, clock, done):
         return
     if parsed.hold:
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", f"it is on hold: {parsed.hold}", "Lift the hold first.")
-    inventory, found = inventory_and_references(hypervisor)
+    inventory, found = look_around(hypervisor)
     blocked = obstacles(inventory, found, doomed)
     if blocked:
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", "; ".join(blocked), "Remove what uses it first; nothing was changed.")
@@ -178,7 +176,7 @@ def _force_off(hypervisor, domain):
 
 def _delete_named(hypervisor, domain, doomed, done):
     """Delete the volumes that the domain names and that carry its uid, while it still names them: no creator can take them for free ones."""
-    inventory, found = inventory_and_references(hypervisor)
+    inventory, found = look_around(hypervisor)
     blocked = obstacles(inventory, found, doomed)
     if blocked:
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", "; ".join(blocked), "Remove what uses it first, then run again.")
@@ -206,7 +204,7 @@ def _destroy_left(hypervisor, doomed, done):
 
 def _sweep(hypervisor, doomed, done):
     """This uid's other unreferenced overlays and seeds go whatever their age; then a last look for somebody who uses one of them."""
-    inventory, found = inventory_and_references(hypervisor)
+    inventory, found = look_around(hypervisor)
     swept = []
     for volume in own_volumes(inventory, doomed.uid):
         if not found.users_of(volume.path) and hypervisor.delete_volume(volume.pool, volume.name):

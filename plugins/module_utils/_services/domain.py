@@ -16,7 +16,7 @@ from . import converge, deletion, power, requirements
 from .deletion import Doomed
 from .domain_view import Seen, Target, address_of, drift_of, state_of
 from .instances import domain_of, is_being_deleted, parse_instances
-from .pools import usable_pool
+from .pools import look_around, usable_pool
 from .service import Service
 
 # A guest that is resumed into less would be paused again at once.
@@ -51,19 +51,28 @@ class DomainService(Service):
 
     def observe(self, hypervisor):
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
-        inventory, found = deletion.inventory_and_references(hypervisor)
+        inventory, found = look_around(hypervisor)
         targets = tuple(self._target(instance, inventory, found) for instance in self.instances)
         # Its free space as it is after the refresh.
         pool = hypervisor.pool(self.pool) or pool
         host = None
-        if any(not target.there and target.problem is None for target in targets) and self.state != "absent":
-            host = requirements.look(hypervisor, [requirements.require_of(wanted) for wanted in self.wanted.values()])
+        to_define = [] if self.state == "absent" else [
+            self.wanted[target.instance.uid] for target in targets if target.problem is None and self._is_to_be_defined(target)]
+        if to_define:
+            host = requirements.look(hypervisor, [requirements.require_of(wanted) for wanted in to_define])
             requirements.refuse_failed(host.checks, "prepare", f"hypervisor {hypervisor.uri}")
         known = {
             target.instance.uid: power.known_addresses(
                 hypervisor, target.instance.uid, self._macs(target), self.sources.get(target.instance.uid, ("lease",)))
             for target in targets if target.there and target.domain.active}
         return Seen(pool, inventory, targets, known, host)
+
+    def _is_to_be_defined(self, target):
+        if not target.there:
+            return True
+        spec = self._present_spec(target)
+        return self.params["on_change"] == "redefine" and any(
+            one["needs"] == "redefine" for one in drift_of(target, spec, self.wanted[target.instance.uid], self.host))
 
     def _macs(self, target):
         wanted = self.wanted.get(target.instance.uid)
@@ -193,11 +202,15 @@ class DomainService(Service):
             instance, wanted, spec, new_mark, target.overlay.pool if target.overlay is not None else self.pool, os.path.basename(target.disk or ""),
             os.path.basename(spec.seed_path) if spec.seed_path else None, wanted.autostart)
         drift = [one for one in drift_of(target, spec, self.wanted[target.instance.uid], self.host) if one["needs"] == "redefine" and not one.get("pending")]
-        if drift and self.params["on_change"] == "redefine" and domain.persistent:
+        if not domain.persistent and self.params["on_change"] == "report" and self.state == "stopped":
+            raise Kvm2Error(
+                CONFLICT, "stop", f"domain {instance.domain}", "it runs but is not defined any more, so stopping it would lose it",
+                "Set on_change to redefine to have it defined again first, or state to absent.")
+        if drift and self.params["on_change"] == "redefine":
             yield Action(
                 "redefine", "domain", instance.domain, "; ".join(f"{one['field']} differs" for one in drift), instance.name,
                 before={one["field"]: one["have"] for one in drift}, after={one["field"]: one["want"] for one in drift})
-        if domain.autostart != wanted.autostart and self.params["on_change"] == "redefine" and domain.persistent:
+        if domain.autostart != wanted.autostart and self.params["on_change"] == "redefine":
             yield Action(
                 "enable" if wanted.autostart else "disable", "autostart", instance.domain, instance=instance.name,
                 before={"autostart": domain.autostart}, after={"autostart": wanted.autostart})
@@ -241,6 +254,9 @@ class DomainService(Service):
         job = self._jobs.get(instance.uid)
         if job is not None:
             overlay, seed_name, macs = job.overlay or instance.options.get("overlay"), job.seed, list(job.wanted.macs)
+            if domain is not None and not predicted:
+                defined = domain_read.read_spec(domain.any_xml)
+                overlay, seed_name = os.path.basename(defined.overlay_path or "") or None, os.path.basename(defined.seed_path or "") or None
             base = os.path.basename(job.spec.overlay_chain[0][0]) if job.spec.overlay_chain else None
             if domain is not None and target.there:
                 drift = drift_of(
@@ -336,6 +352,7 @@ class DomainService(Service):
         acts = {action.act for action in plan.of(target.instance.name).actions if action.what == "domain"}
         if "start" in acts:
             converge.check_chain(hypervisor, job, job.spec)
+            converge.check_seed_there(hypervisor, job)
             if target.there and target.domain.state == "crashed" and target.domain.active:
                 hypervisor.destroy(target.instance.uid)
             hypervisor.start(target.instance.uid)

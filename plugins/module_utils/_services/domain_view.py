@@ -50,6 +50,8 @@ def drift_of(target, spec, wanted, host):
         found += [
             _drift(one, "restart", True) for one in domain_xml.drift(domain.live_xml, spec)
             if one.needs == "redefine" and one.field not in listed]
+    if not domain.persistent:
+        found.append(_drift(overlays.Drift("definition", "running only", "defined", "redefine")))
     parsed = mark.of_domain(domain)
     if isinstance(parsed, mark.Mark):
         if host and parsed.host != host:

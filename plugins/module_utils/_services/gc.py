@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Tuple
 
-from .._host import local
 from .._policy import collect, names, references
 from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import FILE_POOLS, Inventory
@@ -16,7 +15,7 @@ from .._policy.plan import Action, Plan
 from .._policy.units import parse_count, parse_duration
 from . import bases, deletion
 from .deletion import Doomed
-from .pools import take_inventory
+from .pools import look_around
 from .service import Service
 
 STOP_TIMEOUT = 60
@@ -45,9 +44,7 @@ class GcService(Service):
         self._collection = None
 
     def observe(self, hypervisor):
-        inventory = take_inventory(hypervisor)
-        found = references.used_files(
-            inventory, resolve=local.realpath if hypervisor.is_local() else None, ignore_pools=self.request.ignore_pools)
+        inventory, found = look_around(hypervisor, self.request.ignore_pools)
         pools = [pool.name for pool in inventory.pools if pool.active and pool.type in FILE_POOLS and self._asked(pool.name)]
         pool_now = {pool: self.context.pool_time(hypervisor, pool, inventory.volumes, self.context.clock) for pool in pools}
         return Seen(inventory, found, self.context.clock(), self._records(hypervisor, inventory, pools), pool_now)

@@ -72,8 +72,10 @@ class ImageService(Service):
         self.checksum = parse_checksum(params["checksum"])
         largest = params["max_virtual_size"]
         self.max_virtual_size = None if largest == "none" else parse_size(largest, "max_virtual_size")
-        if self.url is not None and not re.match(r"https?://[^/]", self.url):
-            raise InvalidInput(f"url {fetch.shown(self.url)!r}", "it is not an http or https URL", "For a file on the hypervisor use src.")
+        if self.url is not None:
+            fetch.check_url(self.url, "url")
+        if self.checksum is not None and self.checksum.url is not None:
+            fetch.check_url(self.checksum.url, "the URL in checksum")
         if self.src is not None and not os.path.isabs(self.src):
             raise InvalidInput(f"src {self.src!r}", "it is not an absolute path", "Give the full path on the machine the module runs on.")
         if params["sparse"]:
@@ -219,6 +221,8 @@ class ImageService(Service):
     def _import(self, hypervisor, seen, plan):
         fetching, creating, publishing = plan.actions
         name = creating.payload["name"]
+        if self.context.deadline is not None:
+            self.context.deadline.working_on("finish within its timeout the import of", f"{self._source_name} into pool {self.pool} on {hypervisor.uri}")
         source = fetch.open_source(self.url, self.options) if self.url is not None else fetch.open_file(self.src)
         try:
             if source.length is None:

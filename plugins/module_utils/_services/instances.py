@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -62,10 +63,12 @@ def domain_of(instance, domains):
         if why is None and (domain.uuid != instance.uid or domain.name != instance.domain):
             why = "it is another instance of ours"
         if why is not None:
+            hint = "Rename one of them, or give the instance an uid of its own."
+            if domain.name == instance.domain and domain.uuid == instance.uid:
+                hint = f"If it is this instance, repair its mark: {mark.repair_command(domain, instance.fleet, instance.name, time.time())}"
             raise Kvm2Error(
                 CONFLICT, "manage", f"instance {instance.domain} (uid {instance.uid})",
-                f"there is a domain {domain.name} with the UUID {domain.uuid} that is not this instance: {why}",
-                "Rename one of them, or give the instance an uid of its own; nothing was changed.")
+                f"there is a domain {domain.name} with the UUID {domain.uuid} that is not this instance: {why}", f"Nothing was changed. {hint}")
     return by_uuid
 
 

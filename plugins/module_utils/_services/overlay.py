@@ -9,15 +9,14 @@ import os
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
-from .._host import local
-from .._policy import domain_read, names, overlays, qcow2, references, volume_xml
+from .._policy import domain_read, names, overlays, qcow2, volume_xml
 from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_size
 from . import bases
 from .instances import Instance, domain_of, is_being_deleted, parse_instances
-from .pools import take_inventory, usable_pool
+from .pools import look_around, usable_pool
 from .service import Service
 
 _LARGEST_TABLE = 32 * 1024 ** 2
@@ -68,13 +67,12 @@ class OverlayService(Service):
 
     def observe(self, hypervisor):
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
-        inventory = take_inventory(hypervisor)
+        inventory, found = look_around(hypervisor)
         base = None if names.is_predicted(self.base) else bases.the_published(hypervisor, self.pool, self.base)
         key = names.parse_base(self.base).key
         in_pool = tuple(volume for volume in inventory.volumes if volume.pool == self.pool)
         digests = {
             str(one.name): one.record.digest for one in bases.published(hypervisor, self.pool, in_pool, lambda name: name.key == key)}
-        found = references.used_files(inventory, resolve=local.realpath if hypervisor.is_local() else None)
         targets = tuple(self._target(hypervisor, instance, inventory, in_pool, found, digests) for instance in self.instances)
         return Seen(pool, inventory, base, digests, targets)
 

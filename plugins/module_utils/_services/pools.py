@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import shlex
+
 from .._host import local
+from .._policy import references
 from .._policy.errors import PERMANENT, Kvm2Error
 from .._policy.model import FILE_POOLS, Inventory
 
@@ -20,7 +23,7 @@ def usable_pool(hypervisor, name, exclusive):
         known = ", ".join(sorted(other.name for other in hypervisor.pools())) or "none"
         raise Kvm2Error(PERMANENT, "use", obj, f"there is no such pool (there are: {known})", "Define it, or name another one.")
     if not pool.active:
-        raise Kvm2Error(PERMANENT, "use", obj, "it is not active", f"Start it: virsh pool-start {name}.")
+        raise Kvm2Error(PERMANENT, "use", obj, "it is not active", f"Start it: virsh pool-start {shlex.quote(name)}.")
     if pool.type not in FILE_POOLS:
         raise Kvm2Error(PERMANENT, "use", obj, f"it is of type {pool.type}", "Use a file-backed pool: dir, fs or netfs.")
     if not exclusive:
@@ -66,3 +69,10 @@ def take_inventory(hypervisor, refresh=True):
     unreadable.extend((f"domain {domain.name}", domain.unreadable) for domain in domains if domain.unreadable)
     unreadable.extend((f"volume {volume.name} in pool {volume.pool}", volume.unreadable) for volume in volumes if volume.unreadable)
     return Inventory(pools, tuple(volumes), domains, tuple(unreadable), tuple(inactive), tuple(unrefreshed))
+
+
+def look_around(hypervisor, ignore_pools=()):
+    """(model.Inventory, references.References) of everything this hypervisor holds, read afresh."""
+    inventory = take_inventory(hypervisor)
+    local_only = {"resolve": local.realpath, "follow": hypervisor.backing_chain} if hypervisor.is_local() else {}
+    return inventory, references.used_files(inventory, ignore_pools=ignore_pools, **local_only)

@@ -58,11 +58,11 @@ def look(hypervisor, requires):
 
 
 def require_of(wanted):
-    """What a Wanted instance needs, as a capability.Require. Memory is the pool check's: one guest alone says little of it."""
+    """What a Wanted instance needs by itself, as a capability.Require; what all of them need together is the pool check's."""
     def sources(kind):
         return tuple(dict.fromkeys(interface.source for interface in wanted.interfaces if interface.kind == kind))
     return capability.Require(
-        virt_type=wanted.virt_type, machine=wanted.machine, firmware=wanted.firmware, cpu_mode=wanted.cpu_mode, vcpus=wanted.vcpus,
+        virt_type=wanted.virt_type, machine=wanted.machine, firmware=wanted.firmware, cpu_mode=wanted.cpu_mode, vcpus=wanted.vcpus, memory=wanted.memory,
         networks=sources("network"), bridges=sources("bridge"))
 
 

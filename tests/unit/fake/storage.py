@@ -58,6 +58,17 @@ class Storage:
             backing_format=backing_format)
 
     @recorded
+    def backing_chain(self, path):
+        """As qemu-img tells it on the machine itself."""
+        if not self.is_local():
+            return None
+        chain, file = [], self.machine.file(path)
+        while file is not None and file.backing[0] is not None:
+            chain.append(file.backing[0])
+            file = self.machine.file(chain[-1])
+        return tuple(chain)
+
+    @recorded
     def pools(self):
         return tuple(self._as_pool(pool) for pool in self.machine.pools.values())
 

@@ -71,7 +71,7 @@ def test_valid_definitions_have_no_problem(definition):
     ("name", ..., ": name is missing"),
     ("image", {"key": "a"}, "image: exactly one of url and src is needed, none is there"),
     ("image.src", "/a", "image: exactly one of url and src is needed, both are there"),
-    ("image.url", "images.example/a", "image.url: 'images.example/a' is not an http, https or file URL"),
+    ("image.url", "images.example/a", "image.url: 'images.example/a' is not an http or https URL"),
     ("image.checksum", "md5:1", f"image.checksum: 'md5:1' is not {CHECKSUM}"),
     ("image.format", "vmdk", "image.format: 'vmdk' is not allowed; allowed are qcow2, raw"),
     ("image.sha256", "a", "image: unknown key sha256; allowed are checksum, format, key, src, url"),

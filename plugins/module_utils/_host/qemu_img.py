@@ -1,0 +1,32 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What lies below an image file, as qemu-img tells it on the hypervisor itself."""
+
+from __future__ import annotations
+
+import json
+import os
+
+TIMEOUT = 20
+
+
+def backing_chain(run_command, path):
+    """Paths of all files below the image at `path`; empty for one that stands alone or has gone, None where that cannot be told.
+
+    run_command: AnsibleModule.run_command.
+    """
+    if not os.path.lexists(path):
+        return ()
+    try:
+        code, output, _errors = run_command(
+            ["timeout", str(TIMEOUT), "qemu-img", "info", "-U", "--backing-chain", "--output=json", path], handle_exceptions=False)
+    except OSError:
+        return None
+    if code != 0:
+        return None
+    try:
+        files = [os.path.abspath(entry["filename"]) for entry in json.loads(output)]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return tuple(files[1:])
