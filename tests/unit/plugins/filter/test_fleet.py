@@ -77,6 +77,7 @@ def test_valid_definitions_have_no_problem(definition):
     ("image.sha256", "a", "image: unknown key sha256; allowed are checksum, format, key, src, url"),
     ("sizing.memory", 512, f"sizing.memory: 512 is a whole number; it has to be text: {SIZE}"),
     ("sizing.disk", "4", f"sizing.disk: '4' is not {SIZE}"),
+    ("sizing.memory", "1MiB", "sizing.memory: '1MiB': no guest boots in so little. Give at least 16MiB."),
     ("sizing.disk", "0GiB", "sizing.disk: '0GiB': it is less than one byte. Give a size above zero."),
     ("sizing.vcpus", 0, "sizing.vcpus: 0 is less than the smallest that is allowed, 1"),
     ("sizing.vcpus", "2", "sizing.vcpus: '2' is text; it has to be a whole number: a number of virtual processors"),

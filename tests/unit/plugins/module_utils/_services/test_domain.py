@@ -287,3 +287,81 @@ def test_an_instance_in_another_pool_than_asked_for_is_kept_where_it_is(hypervis
     assert changed.instances[0]["overlay"] == made["overlay"]
     assert acts(domain(hypervisor, pool="second", memory="256MiB", state="stopped")) == [("stop", "domain")]
     assert acts(domain(hypervisor, pool="second", memory="256MiB")) == [("start", "domain")]
+
+
+def live_mark(hypervisor, old, new):
+    """Change the running guest's own XML, as virsh metadata without --config does."""
+    state = hypervisor.machine.domain_state("edge.one")
+    assert old in state.live
+    state.live = state.live.replace(old, new)
+
+
+def test_a_hold_on_the_running_guest_alone_counts(hypervisor):
+    domain(hypervisor)
+    live_mark(hypervisor, "</kvm2:instance>", "<kvm2:hold>do not touch</kvm2:hold></kvm2:instance>")
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, state="absent")
+    assert failed.error["kind"] == "conflict" and "do not touch" in failed.msg and hypervisor.writes == []
+    collected = run_module("gc", hypervisor, fleet="edge", live=["other"], min_age="0s", max_delete="100%")
+    assert not collected.changed and any("on hold" in item["reason"] for item in collected.kept)
+
+
+def test_a_damaged_mark_of_the_running_guest_is_not_believed_and_its_repair_is_told(hypervisor):
+    domain(hypervisor)
+    live_mark(hypervisor, "<kvm2:managed>true<", "<kvm2:managed>yes<")
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, state="absent")
+    assert failed.error["kind"] == "conflict" and "virsh metadata" in failed.msg and hypervisor.writes == []
+
+
+def test_a_guest_that_runs_undefined_is_defined_again(hypervisor):
+    made = domain(hypervisor).instances[0]
+    FakeHypervisor(hypervisor.machine, uri=LOCAL).undefine(UID)
+    assert not hypervisor.domain(UID).persistent
+    reported = domain(hypervisor, on_change="report")
+    assert [one["field"] for one in reported.instances[0]["drift"]] == ["definition"] and not reported.changed
+    failed = domain(hypervisor, on_change="report", state="stopped")
+    assert failed.error["kind"] == "conflict" and hypervisor.domain(UID).active
+    stopped = domain(hypervisor, state="stopped")
+    assert stopped.instances[0]["state"] == "stopped" and stopped.instances[0]["overlay"] == made["overlay"]
+    assert not domain(hypervisor, state="stopped").changed
+
+
+@pytest.mark.parametrize("module", ["domain", "gc"])
+def test_volumes_in_an_inactive_pool_stop_the_deletion(hypervisor, module):
+    domain(hypervisor)
+    hypervisor.machine.pools["default"].active = False
+    hypervisor.machine.add_pool("second", "/srv/second")
+    hypervisor.forget_calls()
+    if module == "domain":
+        failed = domain(hypervisor, state="absent", pool="second")
+        assert failed.error["kind"] == "conflict" and "in no active pool" in failed.msg
+    else:
+        done = run_module("gc", hypervisor, fleet="edge", live=["other"], min_age="0s", max_delete="100%")
+        assert any("in no active pool" in item["reason"] for item in done.left_alone)
+    assert [call for call in hypervisor.writes if call.operation != "create_volume"] == [] and hypervisor.domain(UID).active
+
+
+def test_a_change_that_the_host_cannot_run_is_refused_before_it_is_defined(hypervisor):
+    domain(hypervisor)
+    hypervisor.forget_calls()
+    for given in ({"networks": [{"network": "nowhere"}]}, {"memory": "8000TiB"}, {"vcpus": 3000}):
+        failed = domain(hypervisor, **given)
+        assert failed.error["kind"] == "permanent" and hypervisor.writes == [], given
+
+
+def test_a_vanished_disk_is_no_passing_condition_and_nothing_is_redefined(hypervisor):
+    made = domain(hypervisor).instances[0]
+    hypervisor.machine.remove_file(f"{POOL}/{made['overlay']}")
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, memory="256MiB")
+    assert failed.error["kind"] == "conflict" and "state: absent" in failed.msg
+    assert not failed.changed and hypervisor.writes == []
+
+
+def test_a_vanished_seed_is_said_before_the_start(hypervisor):
+    made = domain(hypervisor).instances[0]
+    domain(hypervisor, state="stopped")
+    hypervisor.machine.remove_file(f"{POOL}/{made['seed']}")
+    failed = domain(hypervisor)
+    assert failed.error["kind"] == "conflict" and made["seed"] in failed.msg and "state: absent" in failed.msg

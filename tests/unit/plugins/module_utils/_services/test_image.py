@@ -191,3 +191,24 @@ def test_wrong_options(hypervisor, image, given, word):
     failed = run_module("image", hypervisor, **{"key": "micro", "src": image, **given})
     assert failed.failed and failed.error["kind"] == "permanent" and word in failed.msg
     assert hypervisor.calls == []
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/x", "http://[::1/x", "http://h/a b", "ftp://h/x", "http:///x", "http://h:0/x", "file:///x"])
+@pytest.mark.parametrize("option", ["url", "checksum"])
+def test_malformed_urls(hypervisor, url, option):
+    given = {"url": url} if option == "url" else {"url": "http://h/x", "checksum": f"sha256:{url}"}
+    failed = run_module("image", hypervisor, key="micro", **given)
+    assert failed.failed and failed.error["kind"] == "permanent" and hypervisor.calls == []
+
+
+def test_a_foreign_image_outside_all_pools_is_followed_and_blocks_nothing(image):
+    hypervisor = FakeHypervisor(uri="qemu:///system")
+    base = run_module("image", hypervisor, key="micro", src=image).image["base"]
+    hypervisor.machine.put_image("/elsewhere/d.qcow2", GIB, "/elsewhere/b.qcow2", "qcow2")
+    hypervisor.machine.put_image("/elsewhere/b.qcow2")
+    hypervisor.define(
+        "<domain type='qemu'><name>foreign</name><memory>65536</memory><os><type>hvm</type></os><devices><disk type='file' device='disk'>"
+        "<driver name='qemu' type='qcow2'/><source file='/elsewhere/d.qcow2'/><target dev='vda' bus='virtio'/></disk></devices></domain>")
+    gone = run_module("image", hypervisor, key="micro", state="absent")
+    assert not gone.failed and base not in files(hypervisor)
+    assert "/elsewhere/d.qcow2" in hypervisor.machine.files
