@@ -68,7 +68,7 @@ class OverlayService(Service):
     def observe(self, hypervisor):
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
         inventory, found = look_around(hypervisor)
-        base = None if names.is_predicted(self.base) else bases.the_published(hypervisor, self.pool, self.base)
+        base = None if names.is_predicted(self.base) or not self.instances else bases.the_published(hypervisor, self.pool, self.base)
         key = names.parse_base(self.base).key
         in_pool = tuple(volume for volume in inventory.volumes if volume.pool == self.pool)
         digests = {
@@ -170,6 +170,8 @@ class OverlayService(Service):
     # -- apply
 
     def apply(self, hypervisor, seen, plan):
+        if not self.instances:
+            return {"overlays": []}
         if seen.base is None:
             raise Kvm2Error(
                 PERMANENT, "use", f"base {self.base}", "it is what check mode predicted and is not there", "Pass image.base of a real run.")

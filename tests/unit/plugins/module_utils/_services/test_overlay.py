@@ -132,3 +132,4 @@ def test_one_failure_does_not_stop_the_others(hypervisor, base):
 def test_nothing_to_do_for_no_instances(hypervisor, base):
     done = overlay(hypervisor, base, instances=[])
     assert not done.failed and not done.changed and done.overlays == []
+    assert not overlay(hypervisor, "kvm2-base-micro-0123456789abcdef-000001.qcow2", instances=[]).failed
