@@ -97,7 +97,7 @@ def undefine_first(hypervisor, doomed, _clock, done):
 
 def sweep_only(hypervisor, doomed, _done):
     """The end of a deletion without the last look."""
-    inventory, found = deletion.inventory_and_references(hypervisor)
+    inventory, found = deletion.look_around(hypervisor)
     for volume in deletion.own_volumes(inventory, doomed.uid):
         if not found.users_of(volume.path):
             hypervisor.delete_volume(volume.pool, volume.name)
