@@ -40,15 +40,6 @@ def make_durable(path):
             raise Kvm2Error(TRANSIENT, "make durable", f"file {target}", error, "Check the storage below the pool.") from error
 
 
-def touch(path):
-    """Set the file's modification time to now; False when it has gone."""
-    try:
-        os.utime(path)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def filesystem_type(path):
     """Type of the filesystem a path lies on, by the mount table; None where that cannot be told."""
     path, best, kind = os.path.realpath(path), "", None

@@ -191,7 +191,3 @@ def repair_command(domain, fleet, name, now):
     element = "".join(f"<{tag}>{text}</{tag}>" for tag, text in values.items())
     where = "--config --live" if domain.active and domain.persistent else "--live" if domain.active else "--config"
     return f"virsh metadata {domain.uuid} {URI} {where} --key {PREFIX} --set '<{ROOT}>{element}</{ROOT}>'"
-
-
-def replace_seed(mark, seed):
-    return replace(mark, seed=seed)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Dict
 
 from .._policy import addresses, domain_read, domain_xml, mark, names, overlays, specification
@@ -197,7 +198,7 @@ class DomainService(Service):
         parsed = mark.of_domain(domain)
         new_mark = self._mark(instance, wanted, spec, parsed.created_at)
         # A seed belongs to its domain for life: what the domain was made with stays in the mark until it is replaced.
-        new_mark = mark.replace_seed(new_mark, parsed.seed)
+        new_mark = replace(new_mark, seed=parsed.seed)
         self._jobs[instance.uid] = converge.Job(
             instance, wanted, spec, new_mark, target.overlay.pool if target.overlay is not None else self.pool, os.path.basename(target.disk or ""),
             os.path.basename(spec.seed_path) if spec.seed_path else None, wanted.autostart)

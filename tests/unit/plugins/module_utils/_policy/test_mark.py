@@ -237,4 +237,4 @@ def test_a_text_that_xml_cannot_carry_is_refused_by_name():
 
 def test_optional_children_that_are_empty_are_left_out():
     assert [etree.QName(child).localname for child in mark.to_element(MARK)] == ["managed", "fleet", "name", "uid", "createdAt"]
-    assert mark.parse_element(mark.to_element(mark.replace_seed(MARK, "abc"))).seed == "abc"
+    assert mark.parse_element(mark.to_element(replace(MARK, seed="abc"))).seed == "abc"
