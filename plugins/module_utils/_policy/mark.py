@@ -120,7 +120,7 @@ def parse_element(root) -> Union[Mark, Unreadable]:
     if created_at is None:
         return Unreadable(f"<createdAt> {found['createdAt']!r} is not an RFC 3339 time after 1970")
     deleting = None
-    if "deleting" in found:
+    if found.get("deleting"):
         deleting = parse_time(found["deleting"])
         if deleting is None:
             return Unreadable(f"<deleting> {found['deleting']!r} is not an RFC 3339 time after 1970")

@@ -96,6 +96,12 @@ def test_a_required_child_that_is_not_there_or_empty_is_unreadable(tag, text, wh
     assert read(**{tag: text}) == Unreadable(f"<{tag}> is {why}")
 
 
+@pytest.mark.parametrize("tag", ["host", "deleting", "hold", "generation", "base", "seed", "run"])
+@pytest.mark.parametrize("text", ["", "  \n\t ", "<!-- x -->"])
+def test_an_optional_child_that_is_empty_is_one_that_is_not_there(tag, text):
+    assert read(**{tag: text}) == MARK
+
+
 @pytest.mark.parametrize("tag", [*sorted(CHILDREN), "host", "deleting"])
 def test_a_doubled_child_is_unreadable(tag):
     text = CHILDREN.get(tag, "2025-11-29T20:26:40Z")
@@ -114,7 +120,7 @@ def test_two_marks_are_unreadable():
     ({"managed": "false"}, "<managed> is 'false'"), ({"managed": "True"}, "<managed> is 'True'"), ({"managed": "1"}, "<managed>"),
     ({"uid": "p1"}, "<uid> 'p1' is not a UUID"), ({"uid": UID[:-1]}, "is not a UUID"), ({"uid": f"{UID} {UID}"}, "is not a UUID"),
     ({"fleet": "Edge"}, "<fleet> 'Edge' is not a label"), ({"name": "p1."}, "<name> 'p1.' is not a label"),
-    ({"name": "a" * 33}, "is not a label"), ({"deleting": "soon"}, "<deleting> 'soon'"), ({"deleting": ""}, "<deleting> ''")])
+    ({"name": "a" * 33}, "is not a label"), ({"deleting": "soon"}, "<deleting> 'soon'")])
 def test_a_value_that_cannot_be_believed_is_unreadable(changes, part):
     found = read(**changes)
     assert isinstance(found, Unreadable)
