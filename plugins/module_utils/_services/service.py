@@ -12,17 +12,26 @@ from .._policy.errors import Kvm2Error
 from . import clock as pool_clock
 
 
+def _ignore(*_arguments):
+    """What is called where nobody listens."""
+
+
 class Context:
     """What a service may use besides the hypervisor: a nonce, the clock (seconds since the epoch), the time on a pool's machine, a place for
     warnings, and the list of what was done and what failed, from which the result is made.
 
     pool_time(hypervisor, pool, volumes, wall_clock) gives seconds since the epoch; the one for check mode writes nothing and may be early.
+    progress(done, total, phase) is told how many bytes of a long step are through, at each block of some 256 KiB. phase: fetch (from the source),
+    store (from a temporary file into the pool), verify (read back) or wait (for another run, in seconds); total is None where it is not known.
+    check_stop() raises a Kvm2Error where the run has to end early. It is asked at each block and in each wait, from more than one thread.
     """
 
     def __init__(self, nonce, warn, clock=time.time, deadline=None):
         self.nonce = nonce
         self.clock = clock
         self.pool_time = pool_clock.probed
+        self.progress = _ignore
+        self.check_stop = _ignore
         self.warn = warn
         self.deadline = deadline
         self.done = []
