@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 
+import disk
+import images
+from disk import MIB, SECTOR, START
 from guestfs import initramfs, kernel_of
-from progress import Failure, answer, step
+from progress import step
 from roots import OPTIONS, unpacked
-from state import HERE, State, digest_of, remove, write_whole
+from state import HERE, State, digest_of, remove
 
 RELEASE = "bookworm"  # its kernel needs little more than half the processor time of trixie's until it runs a program under emulation
 PACKAGES = ("busybox-static", "linux-image-cloud-amd64", "qemu-guest-agent", "tinyproxy-bin")
 MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"
 NAME = "micro.qcow2"
-MIB = 1024**2
 SIZE = 64 * MIB
-START = 1 * MIB  # where the only partition starts
-SECTOR = 512
-BOOT_CODE = 440  # bytes of the first sector that are boot code
 TABLE = """label: gpt
 label-id: 6D696372-6F20-4775-8573-740000000000
 start={start}, size={size}, type=EBD0A0A2-B9E5-4433-87C0-68B6B72699C7, uuid=6D696372-6F20-4775-8573-740000000001, name=micro,\
@@ -33,31 +31,21 @@ LOADER = f"DEFAULT micro\nPROMPT 0\nTIMEOUT 0\nLABEL micro\n  LINUX /vmlinuz\n  
 
 def key() -> str:
     """Return the key of the image: whatever goes into it gives another one."""
-    sources = [HERE / name for name in ("guest.py", "guestfs.py", "cpio.py", "guest")]
+    sources = [HERE / name for name in ("guest.py", "guestfs.py", "cpio.py", "disk.py", "guest")]
     return digest_of(RELEASE, PACKAGES, OPTIONS, *sources)
 
 
 def ensure(state: State) -> pathlib.Path:
     """Build and publish what is missing; return the image's path."""
-    image = state.images / NAME
-    built = state.images / ".micro.key"
-    if built.exists() and built.read_text(encoding="ascii").strip() == key() and image.exists() and (state.images / "SHA256SUMS").exists():
-        return image
+    if images.current(state, "micro", key()):
+        return images.path_of(state, "micro")
     root = _packages(state)
     with step("guest image") as this:
-        part = state.images / f"{NAME}.part"
         raw = state.images / f"{NAME}.raw.part"
         this.detail = "collecting the initramfs"
         _disk(raw, kernel_of(root), initramfs(root))  # not compressed: unpacking it costs the guest more than reading it
         this.detail = "converting"
-        answer(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(part)])
-        raw.unlink()
-        digest = hashlib.sha256(part.read_bytes()).hexdigest()
-        built.unlink(missing_ok=True)  # from here on until the last line the published set does not count as whole
-        part.replace(image)
-        write_whole(state.images / "SHA256SUMS", f"{digest}  {NAME}\n")
-        write_whole(built, key() + "\n")
-    return image
+        return images.publish(state, "micro", key(), raw)
 
 
 def _packages(state: State) -> pathlib.Path:
@@ -80,22 +68,6 @@ def _packages(state: State) -> pathlib.Path:
 
 def _disk(raw: pathlib.Path, kernel: bytes, initrd: bytes) -> None:
     """Write the disk: GPT, boot code, and one FAT partition with boot loader, kernel and initramfs."""
-    end = SIZE - MIB
-    remove(raw)
-    with open(raw, "wb") as handle:
-        handle.truncate(SIZE)
-    answer(["sfdisk", "--quiet", str(raw)], stdin=TABLE.format(start=START // SECTOR, size=(end - START) // SECTOR))
-    code = pathlib.Path("/usr/lib/syslinux/mbr/gptmbr.bin").read_bytes()
-    if len(code) > BOOT_CODE:
-        raise Failure(f"Failed to write the boot code: gptmbr.bin has {len(code)} bytes, {BOOT_CODE} fit. Use the package syslinux-common.")
-    with open(raw, "r+b") as handle:
-        handle.write(code)
-    drive = f"{raw}@@{START}"
-    size = ["-h", "16", "-s", "63", "-H", str(START // SECTOR), "-T", str((end - START) // SECTOR)]
-    answer(["mformat", "-i", drive, "-v", "MICRO", "-N", "6d696372", *size, "::"])
-    answer(["syslinux", "--install", "--offset", str(START), str(raw)])
-    for name, data in (("vmlinuz", kernel), ("initrd", initrd), ("syslinux.cfg", LOADER.encode())):
-        part = raw.with_name(f"{name}.part")
-        part.write_bytes(data)
-        answer(["mcopy", "-i", drive, str(part), f"::/{name}"])
-        part.unlink()
+    size = SIZE - MIB - START
+    disk.partitioned(raw, SIZE, TABLE.format(start=START // SECTOR, size=size // SECTOR))
+    disk.fat(raw, size, "MICRO", "6d696372", {"vmlinuz": kernel, "initrd": initrd, "syslinux.cfg": LOADER.encode()})
