@@ -33,12 +33,12 @@ class Hypervisors:
     hosts: dict[str, dict]
     variables: dict
 
-    def playbook(self, path, *arguments, check=True):
+    def playbook(self, path, *arguments, check=True, environment=None):
         """Run ansible-playbook on a playbook; returns the finished process, output in stdout. With check it must succeed."""
         done = subprocess.run(
             [Path(sys.executable).with_name("ansible-playbook"), "-i", INVENTORY, *arguments, path],
-            cwd=CHECKOUT, env=ansible_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=CASE_TIMEOUT, check=False)
+            cwd=CHECKOUT, env=environment or ansible_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=CASE_TIMEOUT, check=False)
         if check:
             assert done.returncode == 0, f"{path} ended with {done.returncode}:\n{done.stdout}"
         return done
