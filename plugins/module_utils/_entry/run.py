@@ -12,6 +12,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from .._host import libvirt_connection, libvirt_hypervisor
 from .._host.deadline import Deadline
+from .._host.journal import Journal, who
 from .._policy import names
 from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
 from .._policy.xml import LXML_IMPORT_ERROR
@@ -47,7 +48,8 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
         if connect:
             hypervisor = libvirt_hypervisor.LibvirtHypervisor(
                 connection.uri, deadline, connection.connect_timeout, connection.keepalive_interval, connection.keepalive_count,
-                run_command=module.run_command)
+                run_command=module.run_command, journal=Journal(module._name, who()))
+            hypervisor.why = f"state {module.params['state']} was asked for" if module.params.get("state") else ""
         try:
             seen = service.observe(hypervisor)
             plan = service.plan(seen)

@@ -10,12 +10,24 @@ a read and False on a delete, never an error.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 
 
 class Hypervisor(ABC):
     """One connection to one hypervisor."""
 
     uri = ""
+    # Why a destructive step is done, for the line about it in the system log.
+    why = ""
+
+    @contextmanager
+    def because(self, why):
+        """Destructive steps inside give this reason in the system log; an empty one leaves the reason that holds already."""
+        before, self.why = self.why, why or self.why
+        try:
+            yield
+        finally:
+            self.why = before
 
     @abstractmethod
     def close(self):

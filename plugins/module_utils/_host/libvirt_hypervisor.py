@@ -14,11 +14,35 @@ from .libvirt_storage import StorageCalls
 
 
 class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
-    """One connection to one libvirt daemon. run_command, as AnsibleModule has it, is needed where backing chains are to be followed."""
+    """One connection to one libvirt daemon. run_command, as AnsibleModule has it, is needed where backing chains are to be followed.
 
-    def __init__(self, *connection, run_command=None):
+    journal: journal.Journal that is told of every destructive step, from whichever module it comes.
+    """
+
+    def __init__(self, *connection, run_command=None, journal=None):
         super().__init__(*connection)
         self._run_command = run_command
+        self._journal = journal
+
+    def _noted(self, done, what):
+        if done and self._journal is not None:
+            self._journal.note(f"{what} on {self.uri}", self.why)
+        return done
+
+    def _called(self, uuid):
+        handle = self._domain(uuid) if self._journal is not None else None
+        return f"domain {uuid}" if handle is None else f"domain {handle.name()} ({uuid})"
+
+    def delete_volume(self, pool, name):
+        return self._noted(super().delete_volume(pool, name), f"deleted volume {name} in pool {pool}")
+
+    def destroy(self, uuid):
+        called = self._called(uuid)
+        return self._noted(super().destroy(uuid), f"destroyed {called}")
+
+    def undefine(self, uuid):
+        called = self._called(uuid)
+        return self._noted(super().undefine(uuid), f"undefined {called}")
 
     def backing_chain(self, path):
         if self._run_command is None or not self.is_local():

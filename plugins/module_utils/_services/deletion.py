@@ -22,11 +22,12 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Doomed:
-    """An instance to be deleted."""
+    """An instance to be deleted. why: the reason for the system log, where it is another one than that it was asked for."""
 
     fleet: str
     name: str
     uid: str
+    why: str = ""
 
     @property
     def domain(self):
@@ -36,7 +37,7 @@ class Doomed:
 def own_volumes(inventory, uid):
     """Overlays and seeds whose names carry this uid, in all pools."""
     found = []
-    for volume in inventory.volumes:
+    for volume in references.each_file(inventory.volumes):
         parsed = names.parse_instance_volume(volume.name)
         if parsed is not None and parsed.uid == uid:
             found.append(volume)
@@ -71,7 +72,7 @@ def delete_all(hypervisor, wanted, stop_mode, stop_timeout, clock, stopped=power
     """
     done = {doomed.uid: [] for doomed in wanted}
     errors = {}
-    going = [doomed for doomed in wanted if _attempt(errors, doomed, lambda one: _declare(hypervisor, one, clock, done[one.uid]))]
+    going = [doomed for doomed in wanted if _attempt(hypervisor, errors, doomed, lambda one: _declare(hypervisor, one, clock, done[one.uid]))]
     outcome = stopped(hypervisor, {doomed.uid: doomed.domain for doomed in going if _is_active(hypervisor, doomed)}, stop_mode, stop_timeout)
     for uid, error in outcome.items():
         if error is not None:
@@ -80,13 +81,14 @@ def delete_all(hypervisor, wanted, stop_mode, stop_timeout, clock, stopped=power
             done[uid].append(("stop", "domain", next(doomed.domain for doomed in going if doomed.uid == uid)))
     for doomed in going:
         if doomed.uid not in errors:
-            _attempt(errors, doomed, lambda one: _finish(hypervisor, one, clock, done[one.uid]))
+            _attempt(hypervisor, errors, doomed, lambda one: _finish(hypervisor, one, clock, done[one.uid]))
     return {uid: (tuple(done[uid]), errors.get(uid)) for uid in done}
 
 
-def _attempt(errors, doomed, function):
+def _attempt(hypervisor, errors, doomed, function):
     try:
-        function(doomed)
+        with hypervisor.because(doomed.why):
+            function(doomed)
     except Kvm2Error as error:
         errors[doomed.uid] = error
         return False
