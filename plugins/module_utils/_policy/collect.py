@@ -8,13 +8,14 @@ Everything here is decided from what was read; whoever deletes reads again and a
 
 from __future__ import annotations
 
-from . import collect_instances, collect_volumes
-from .collection import KINDS, Collection, Item, Request
+from . import collect_instances, collect_volumes, references
+from .collect_volumes import Surroundings
+from .collection import ANSWERS, KINDS, Collection, Item, Request, without
 from .errors import PERMANENT, InvalidInput, Kvm2Error
 from .model import FILE_POOLS
 from .names import is_label, parse_uid
 
-__all__ = ["KINDS", "Collection", "Item", "Request", "agreed", "check_request", "plan"]
+__all__ = ["ANSWERS", "KINDS", "Collection", "Item", "Request", "agreed", "check_request", "plan", "without"]
 
 # The longest that an upload may take; whatever is half-made and older has no living uploader.
 LEAST_INCOMPLETE_AGE = 12 * 3600
@@ -34,27 +35,30 @@ def check_request(request):
             "incomplete_age", "an upload that still runs may be that old", f"Give at least {LEAST_INCOMPLETE_AGE // 3600}h.")
 
 
-def plan(inventory, request, now, found, records, pool_now):
+def plan(inventory, request, now, found, records, pool_now, shared=None):
     """The Collection for a Request.
 
     inventory: model.Inventory, read after a refresh of every pool.  now: seconds since the epoch.  found: references.References of it, with
     the request's ignore_pools.  records: {(pool, name of the record's volume): record.Record or record.Unreadable}; one that is missing
-    there could not be read.  pool_now: {pool: seconds since the epoch on that pool's clock}, `now` where a pool is missing.
+    there could not be read.  pool_now: {pool: seconds since the epoch on that pool's clock}, `now` where a pool is missing.  shared: {pool:
+    type of its storage} of pools that another daemon could use too, and that nobody vouched for.
     Raises InvalidInput for a request that cannot be meant, and Kvm2Error where more instances would go than max_delete allows.
     """
     check_request(request)
-    pools = _pools(inventory, request)
-    result = Collection()
-    collect_instances.decide(inventory, request, now, found, result)
+    shared = shared or {}
+    pools = _pools(inventory, request, shared)
+    result = Collection(blocked=found.blocked)
+    collect_instances.decide(inventory, request, now, found, shared, result)
     _check_limit(request, result)
     if "domains" not in request.collect:
         result.instances.clear()
-    ages = collect_volumes.Ages(now, pool_now)
-    volumes = [volume for volume in inventory.volumes if volume.pool in pools]
+    around = Surroundings(found, collect_volumes.Ages(now, pool_now), shared)
+    # Of a file that two pools list, the volume of the pool that was asked for counts.
+    volumes = references.each_file(sorted(inventory.volumes, key=lambda volume: volume.pool not in pools))
     if "volumes" in request.collect or "domains" in request.collect:
-        collect_volumes.decide_volumes(volumes, request, ages, found, result)
+        collect_volumes.decide_volumes(volumes, pools, request, around, result)
     if "bases" in request.collect:
-        collect_volumes.decide_bases(volumes, request, ages, found, records, result)
+        collect_volumes.decide_bases([volume for volume in volumes if volume.pool in pools], request, around, records, result)
     return result
 
 
@@ -64,7 +68,7 @@ def agreed(first, again, kind):
     return tuple(entry for entry in getattr(again, kind) if entry.key in planned)
 
 
-def _pools(inventory, request):
+def _pools(inventory, request, shared):
     known = {pool.name: pool for pool in inventory.pools}
     usable = {name for name, pool in known.items() if pool.active and pool.type in FILE_POOLS}
     for name in request.pools or ():
@@ -73,6 +77,8 @@ def _pools(inventory, request):
         if name not in usable:
             why = f"it is of type {known[name].type}" if known[name].active else "it is not active"
             raise InvalidInput(f"pool {name}", why, "Name active pools of type dir, fs or netfs only.")
+        if name in shared:
+            raise InvalidInput(f"pool {name}", collect_volumes.why_shared(shared[name]), collect_volumes.VOUCH)
     return usable if request.pools is None else set(request.pools)
 
 
@@ -85,10 +91,8 @@ def _check_limit(request, result):
     kind, amount = request.max_delete
     limit = int(amount) if kind == "count" else max(1, int(total * amount / 100))
     if going > limit:
-        names = ", ".join(sorted(item.name for item in result.instances)[:10])
+        names = ", ".join(sorted(item.name for item in result.instances))
         allowed = f"{limit} are allowed" if kind == "count" else f"{limit} ({amount:g} %) are allowed"
-        if going > 10:
-            names += ", …"
         raise Kvm2Error(
             PERMANENT, "collect", f"fleet {request.fleet}", f"{going} of {total} instances would go ({names}) and {allowed}",
             "Check live; raise max_delete if this is meant.")

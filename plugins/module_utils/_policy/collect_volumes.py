@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Mapping
 
-from . import names, record
+from . import names, record, references
 from .collect_instances import span
 from .collection import Item, OldBase
 
@@ -41,8 +42,24 @@ class Ages:
         return None
 
 
-def _item(what, volume, reason, uid=None):
-    return Item(what, volume.name, reason, volume.pool, volume.path, uid)
+@dataclass(frozen=True)
+class Surroundings:
+    """What volumes are judged by. found: references.References.  shared: {pool: type of its storage} of pools that may have other users."""
+
+    found: references.References
+    ages: Ages
+    shared: Mapping[str, str]
+
+
+VOUCH = "Set exclusive to true when no other daemon uses it."
+
+
+def why_shared(storage):
+    return f"it lies on shared storage ({storage}), where another daemon's references cannot be seen"
+
+
+def _item(what, volume, reason, uid=None, others=False):
+    return Item(what, volume.name, reason, volume.pool, volume.path, uid, others)
 
 
 def _in_use(volume, found):
@@ -58,19 +75,23 @@ def _unseen(found):
     return "skipped", f"something that cannot be seen may use it: {found.blocked[0]}{more}"
 
 
-def decide_volumes(volumes, request, ages, found, result):
-    """Sort every overlay, seed and probe of ours into the Collection `result`; result.instances is decided already."""
+def decide_volumes(volumes, pools, request, around, result):
+    """Sort every overlay, seed and probe of ours in the pools into the Collection `result`; result.instances is decided already, and takes
+    its volumes along from whichever pool."""
     doomed = {item.uid: item.name for item in result.instances}
     for volume in volumes:
         name = names.parse_instance_volume(volume.name)
+        if volume.pool not in pools and (name is None or name.uid not in doomed):
+            continue
+        others = False
         if name is not None:
-            what, uid = name.kind, name.uid
-            answer, reason = _of_instance(volume, name, request, ages, found, doomed)
+            what, uid, others = name.kind, name.uid, name.fleet != request.fleet
+            answer, reason = _of_instance(volume, name, request, around, doomed)
         elif _PROBE_RE.fullmatch(volume.name):
             what, uid = "probe", None
             answer, reason = _first(
-                _unlike_ours(volume), _in_use(volume, found), _unseen(found), ages.why_not(volume, request.incomplete_age),
-                ("collected", "a killed run left it behind"))
+                _unlike_ours(volume), _shared(volume, around), _in_use(volume, around.found), _unseen(around.found),
+                around.ages.why_not(volume, request.incomplete_age), ("collected", "a killed run left it behind"))
         elif volume.name.startswith(names.PREFIX) and names.parse_base(volume.name) is None and names.parse_record(volume.name) is None:
             what, uid, answer, reason = "volume", None, "skipped", "its name is none that this collection makes"
         else:
@@ -78,21 +99,26 @@ def decide_volumes(volumes, request, ages, found, result):
         goes_along = uid in doomed and answer == "collected"
         if answer == "collected" and not goes_along and "volumes" not in request.collect:
             continue
-        item = _item(what, volume, reason, uid)
+        item = _item(what, volume, reason, uid, others)
         getattr(result, answer).append(item)
         if answer == "collected" and not goes_along:
             result.volumes.append(item)
 
 
-def _of_instance(volume, name, request, ages, found, doomed):
+def _of_instance(volume, name, request, around, doomed):
     if name.fleet != request.fleet:
         return "skipped", f"it belongs to the fleet {name.fleet}"
     if name.uid in doomed:
         return "collected", f"it goes with the instance {doomed[name.uid]}"
     least = max(request.min_age, LEAST_ORPHAN_AGE)
     return _first(
-        _unlike_ours(volume), _in_use(volume, found), _unseen(found), ages.why_not(volume, least),
-        ("collected", f"no domain uses it and it was last written {span(ages.of(volume) or 0)} ago"))
+        _unlike_ours(volume), _shared(volume, around), _in_use(volume, around.found), _unseen(around.found),
+        around.ages.why_not(volume, least), ("collected", f"no domain uses it and it was last written {span(around.ages.of(volume) or 0)} ago"))
+
+
+def _shared(volume, around):
+    storage = around.shared.get(volume.pool)
+    return None if storage is None else ("skipped", f"its pool cannot be judged: {why_shared(storage)}. {VOUCH}")
 
 
 def _first(*answers):
@@ -105,7 +131,7 @@ def _unlike_ours(volume):
     return None if volume.type == "file" else ("skipped", f"it is no file but a {volume.type}")
 
 
-def decide_bases(volumes, request, ages, found, records, result):
+def decide_bases(volumes, request, around, records, result):
     """Sort every base and record into the Collection `result`."""
     pairs = _pairs(volumes)
     valid = {}
@@ -121,9 +147,9 @@ def decide_bases(volumes, request, ages, found, records, result):
         parts = [volume for volume in (record_volume, base) if volume is not None]
         if (pool, name) in valid:
             is_newest = newest[pool, name.key, name.format][1] == str(name)
-            answer, reason = _published(base, record_volume, request, ages, found, is_newest)
+            answer, reason = _published(base, record_volume, request, around, is_newest)
         else:
-            answer, reason = _unpublished(parts, base, record_volume, records.get((pool, name.record)), request, ages, found)
+            answer, reason = _unpublished(parts, base, record_volume, records.get((pool, name.record)), request, around)
         items = [_item("base" if volume is base else "record", volume, reason) for volume in parts]
         getattr(result, answer).extend(items)
         if answer == "collected":
@@ -142,15 +168,16 @@ def _pairs(volumes):
     return found
 
 
-def _published(base, record_volume, request, ages, found, is_newest):
+def _published(base, record_volume, request, around, is_newest):
+    found, ages = around.found, around.ages
     return _first(
         _unlike_ours(base), _unlike_ours(record_volume), _in_use(base, found), _in_use(record_volume, found),
         ("kept", "it is the newest base of its key") if is_newest and request.keep_latest else None,
-        _unseen(found), ages.why_not(record_volume, request.min_age),
+        _shared(base, around), _unseen(found), ages.why_not(record_volume, request.min_age),
         ("collected", f"nothing uses it and it was published {span(ages.of(record_volume) or 0)} ago"))
 
 
-def _unpublished(parts, base, record_volume, parsed, request, ages, found):
+def _unpublished(parts, base, record_volume, parsed, request, around):
     """A base without a valid record, or a record without a base: half-made, or retired."""
     if record_volume is not None and parsed is None:
         return "unreadable", "its record could not be read"
@@ -161,7 +188,7 @@ def _unpublished(parts, base, record_volume, parsed, request, ages, found):
         why = f"its record is unreadable: {parsed.why}"
     elif parsed is not None:
         why = f"it has {base.physical} bytes but its record says {parsed.size}"
-    checks = [check for volume in parts for check in (_unlike_ours(volume), _in_use(volume, found))]
-    young = [ages.why_not(volume, request.incomplete_age) for volume in parts]
-    answer, reason = _first(*checks, _unseen(found), *young, ("collected", "nothing uses it"))
+    checks = [check for volume in parts for check in (_unlike_ours(volume), _in_use(volume, around.found), _shared(volume, around))]
+    young = [around.ages.why_not(volume, request.incomplete_age) for volume in parts]
+    answer, reason = _first(*checks, _unseen(around.found), *young, ("collected", "nothing uses it"))
     return answer, f"{why}; {reason}"

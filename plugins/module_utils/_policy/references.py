@@ -83,33 +83,46 @@ def used_files(inventory, resolve=None, ignore_pools=(), follow=None):
     return search.found
 
 
-def paths_of_domain(tree, inventory):
-    """The set of all absolute paths that a parsed <domain> names, volumes of pools included, in the form backing.normal gives."""
-    return {path for path, _format, _ends in _mentioned(tree, _Volumes(inventory))}
+def paths_of_domain(tree, inventory, listing=None):
+    """The set of all absolute paths that a parsed <domain> names, volumes of pools included, in the form backing.normal gives.
+
+    listing: the Listing of the inventory, for callers who ask about many domains.
+    """
+    return {path for path, _format, _ends in _mentioned(tree, listing or Listing(inventory))}
 
 
-def unlisted(paths, inventory):
+def unlisted(paths, inventory, listing=None):
     """Those of the paths that no active pool lists and that lie in no folder of one: whether their files are there cannot be seen."""
-    listed = {normal(volume.path) for volume in inventory.volumes}
-    folders = {normal(pool.path) for pool in inventory.pools if pool.active and pool.path}
-    return tuple(sorted(path for path in paths if path not in listed and posixpath.dirname(path) not in folders))
+    listing = listing or Listing(inventory)
+    return tuple(sorted(path for path in paths if path not in listing.listed and posixpath.dirname(path) not in listing.active_folders))
 
 
-def unlisted_of_instance(domain, inventory):
+def unlisted_of_instance(domain, inventory, listing=None):
     """Overlays and seeds of its own uid that a domain names and that no active pool lists: a deletion would leave them behind."""
+    listing = listing or Listing(inventory)
     named = set()
     for text in domain.xmls:
-        named.update(paths_of_domain(parse(text), inventory))
+        named.update(paths_of_domain(parse(text), inventory, listing))
     own = [path for path in named if getattr(names.parse_instance_volume(posixpath.basename(path)), "uid", None) == domain.uuid]
-    return unlisted(own, inventory)
+    return unlisted(own, inventory, listing)
 
 
-class _Volumes:
-    """Volumes of an inventory by pool and name, and the folders of its pools."""
+def each_file(volumes):
+    """The volumes without those whose file an earlier one names too: two pools over one folder list each file twice."""
+    first = {}
+    for volume in volumes:
+        first.setdefault(normal(volume.path), volume)
+    return tuple(first.values())
+
+
+class Listing:
+    """Volumes of an inventory by pool and name, and the folders of its pools: made once for many questions."""
 
     def __init__(self, inventory):
         self._paths = {(volume.pool, volume.name): volume.path for volume in inventory.volumes}
         self._folders = {pool.name: pool.path for pool in inventory.pools}
+        self.listed = {normal(volume.path) for volume in inventory.volumes}
+        self.active_folders = {normal(pool.path) for pool in inventory.pools if pool.active and pool.path}
 
     def paths(self, pool, name):
         """Where the volume is, and where it would be if libvirt has not seen it yet."""
@@ -132,7 +145,7 @@ class _Search:
         self.follow = follow
         self.found = References(resolved=normal if resolve is None else lambda path: normal(resolve(path)))
         self.blocked = [f"{name} cannot be read: {cause}" for name, cause in inventory.unreadable]
-        self._volumes = _Volumes(inventory)
+        self._volumes = Listing(inventory)
         # Files whose next file below is known, or that have none; and files of which that must still be found out.
         readable = [volume.path for volume in inventory.volumes if not volume.unreadable]
         self._known = {normal(path) for path in readable} | {self.found.resolved(path) for path in readable}

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Tuple
 
-from .._policy import collect, names, references
+from .._policy import collect, collect_report, names, references
 from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import FILE_POOLS, Inventory
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_count, parse_duration
 from . import bases, deletion
 from .deletion import Doomed
-from .pools import look_around
+from .pools import look_around, shared_storage
 from .service import Service
 
 STOP_TIMEOUT = 60
@@ -28,6 +28,7 @@ class Seen:
     now: float
     records: Mapping[Tuple[str, str], Any]
     pool_now: Mapping[str, float]
+    shared: Mapping[str, str]
 
 
 class GcService(Service):
@@ -42,12 +43,16 @@ class GcService(Service):
             collect=tuple(params["collect"]))
         collect.check_request(self.request)
         self._collection = None
+        self._gone = []
 
     def observe(self, hypervisor):
         inventory, found = look_around(hypervisor, self.request.ignore_pools)
-        pools = [pool.name for pool in inventory.pools if pool.active and pool.type in FILE_POOLS and self._asked(pool.name)]
-        pool_now = {pool: self.context.pool_time(hypervisor, pool, inventory.volumes, self.context.clock) for pool in pools}
-        return Seen(inventory, found, self.context.clock(), self._records(hypervisor, inventory, pools), pool_now)
+        usable = [pool for pool in inventory.pools if pool.active and pool.type in FILE_POOLS]
+        pools = [pool.name for pool in usable if self._asked(pool.name)]
+        storage = {} if self.params["exclusive"] else {pool.name: shared_storage(hypervisor, pool) for pool in usable}
+        shared = {pool: kind for pool, kind in storage.items() if kind}
+        pool_now = {pool: self.context.pool_time(hypervisor, pool, inventory.volumes, self.context.clock) for pool in pools if pool not in shared}
+        return Seen(inventory, found, self.context.clock(), self._records(hypervisor, inventory, pools), pool_now, shared)
 
     def _asked(self, pool):
         return self.request.pools is None or pool in self.request.pools
@@ -70,7 +75,7 @@ class GcService(Service):
         return read
 
     def _decide(self, seen, request=None):
-        return collect.plan(seen.inventory, request or self.request, seen.now, seen.found, seen.records, seen.pool_now)
+        return collect.plan(seen.inventory, request or self.request, seen.now, seen.found, seen.records, seen.pool_now, seen.shared)
 
     def _decide_again(self, hypervisor):
         """A second look right before deletions. The limit was judged once, for the whole plan."""
@@ -83,77 +88,101 @@ class GcService(Service):
         for item in found.instances:
             doomed = _doomed(item)
             for act, what, name in deletion.predicted(seen.inventory, doomed, by_uuid.get(item.uid)):
-                actions.append(Action(act, what, name, item.reason, doomed.name))
-        actions.extend(Action("delete", item.what, item.name, item.reason) for item in found.volumes)
+                actions.append(_action(act, what, name, item.reason, doomed.name))
+        actions.extend(_action("delete", item.what, item.name, item.reason) for item in found.volumes)
         for old in found.bases:
             actions.extend(
-                Action("delete", what, volume.name, old.reason) for what, volume in (("record", old.record), ("base", old.base)) if volume is not None)
+                _action("delete", what, volume.name, old.reason) for what, volume in (("record", old.record), ("base", old.base)) if volume is not None)
         return Plan(tuple(actions))
 
     def predict(self, seen, plan):
-        return _shown(self._collection)
+        return self._shown(self._collection, predicted=True)
 
     def apply(self, hypervisor, seen, plan):
-        first, gone = self._collection, []
-        self._collect_instances(hypervisor, first, gone)
+        first = self._collection
+        stayed = {}
+        if first.instances:
+            self._collect_instances(hypervisor, first, stayed)
         if first.volumes:
-            for item in collect.agreed(first, self._decide_again(hypervisor), "volumes"):
-                if hypervisor.delete_volume(item.pool, item.name):
-                    gone.append(item.path)
-                    self._did("delete", item.what, item.name, item.reason)
+            again = self._decide_again(hypervisor)
+            _why_stayed(first.volumes, again, stayed)
+            for item in collect.agreed(first, again, "volumes"):
+                self._delete(hypervisor, item.pool, item.name, item.path, item.what, item.reason)
         if first.bases:
-            for old in collect.agreed(first, self._decide_again(hypervisor), "bases"):
-                self._retire(hypervisor, old, gone)
-        self._look_again(hypervisor, gone)
-        return _shown(first)
+            again = self._decide_again(hypervisor)
+            _why_stayed([item for item in first.collected if item.what in ("base", "record")], again, stayed)
+            for old in collect.agreed(first, again, "bases"):
+                self._retire(hypervisor, old, stayed)
+        self._look_again(hypervisor)
+        return self._shown(collect.without(first, stayed))
 
-    def _did(self, act, what, name, why, instance=None):
-        self.context.did(Action(act, what, name, why, instance))
+    def _delete(self, hypervisor, pool, name, path, what, why):
+        with hypervisor.because(why):
+            if hypervisor.delete_volume(pool, name):
+                self._gone.append(path)
+                self.context.did(_action("delete", what, name, why))
 
-    def _collect_instances(self, hypervisor, first, gone):
-        if not first.instances:
-            return
-        agreed = collect.agreed(first, self._decide_again(hypervisor), "instances")
+    def _collect_instances(self, hypervisor, first, stayed):
+        again = self._decide_again(hypervisor)
+        _why_stayed(first.instances, again, stayed)
+        agreed = collect.agreed(first, again, "instances")
         doomed = {item.uid: _doomed(item) for item in agreed}
         outcome = deletion.delete_all(hypervisor, list(doomed.values()), "graceful", STOP_TIMEOUT, self.context.clock)
         for item in agreed:
             done, error = outcome[item.uid]
             for act, what, name in done:
-                self._did(act, what, name, item.reason, doomed[item.uid].name)
+                self.context.did(_action(act, what, name, item.reason, doomed[item.uid].name))
             if error is not None:
+                stayed[item.key] = ("kept", f"its deletion failed: {error.cause}")
                 self.context.failed(item.name, error)
 
-    def _retire(self, hypervisor, old, gone):
-        if old.record is not None and hypervisor.delete_volume(old.pool, old.record.name):
-            self._did("delete", "record", old.record.name, old.reason)
+    def _retire(self, hypervisor, old, stayed):
+        if old.record is not None:
+            self._delete(hypervisor, old.pool, old.record.name, old.record.path, "record", old.reason)
         if old.base is None:
             return
         users = bases.blockers(bases.references_of(hypervisor, self.request.ignore_pools), old.base.path)
         if users:
             # It serves the overlays that appeared, gets no new ones, and goes once they are gone.
             self.context.warn(f"The base {old.name} in pool {old.pool} is retired but stays for now: {'; '.join(users)}")
-        elif hypervisor.delete_volume(old.pool, old.base.name):
-            gone.append(old.base.path)
-            self._did("delete", "base", old.base.name, old.reason)
+            stayed["base", old.pool, old.base.name, None] = ("kept", f"it is retired, and goes once nothing uses it any more: {'; '.join(users)}")
+        else:
+            self._delete(hypervisor, old.pool, old.base.name, old.base.path, "base", old.reason)
 
-    def _look_again(self, hypervisor, gone):
+    def _look_again(self, hypervisor):
         """A reference that appeared to something that was deleted is a failure that names it."""
-        if not gone:
+        if not self._gone:
             return
         found = bases.references_of(hypervisor, self.request.ignore_pools)
-        for path in gone:
+        for path in self._gone:
             for user in found.users_of(path):
                 self.context.failed(str(user), Kvm2Error(
                     CONFLICT, "collect", path, f"{user} came to use it while it was deleted", "Delete that user of it and create it again."))
 
+    def _shown(self, collection, predicted=False):
+        shown = collection.as_dict()
+        # Ansible takes a result that holds `skipped` for a task that did not run.
+        shown["left_alone"] = shown.pop("skipped")
+        problems = [error.message for _item, error in self.context.failures]
+        shown["report"] = collect_report.lines(collection, self.request.fleet, self.request.host, predicted, problems)
+        return shown
 
-def _shown(collection):
-    shown = collection.as_dict()
-    # Ansible takes a result that holds `skipped` for a task that did not run.
-    shown["left_alone"] = shown.pop("skipped")
-    return shown
+
+def _action(act, what, name, why, instance=None):
+    """An Action whose diff shows what goes away, with the reason; what only prepares that is none."""
+    goes = act in ("delete", "undefine")
+    return Action(act, what, name, why, instance, before=why if goes else {}, after=None if goes else {})
+
+
+def _why_stayed(planned, again, stayed):
+    """Note for the entries of a plan that a second look does not agree to why they stay."""
+    seen_again = {item.key: (answer, item.reason) for answer in collect.ANSWERS for item in getattr(again, answer)}
+    for item in planned:
+        answer, reason = seen_again.get(item.key, ("kept", "it had gone when it was looked at again"))
+        if answer != "collected":
+            stayed[item.key] = (answer, reason)
 
 
 def _doomed(item):
     fleet, name = names.parse_domain_name(item.name)
-    return Doomed(fleet, name, item.uid)
+    return Doomed(fleet, name, item.uid, item.reason)

@@ -27,12 +27,17 @@ def usable_pool(hypervisor, name, exclusive):
     if pool.type not in FILE_POOLS:
         raise Kvm2Error(PERMANENT, "use", obj, f"it is of type {pool.type}", "Use a file-backed pool: dir, fs or netfs.")
     if not exclusive:
-        shared = pool.type if pool.type == "netfs" else _network_filesystem(hypervisor, pool.path)
+        shared = shared_storage(hypervisor, pool)
         if shared:
             raise Kvm2Error(
                 PERMANENT, "use", obj, f"it lies on shared storage ({shared}), where another daemon's references cannot be seen",
                 "Set exclusive to true when no other daemon uses this folder.")
     return pool
+
+
+def shared_storage(hypervisor, pool):
+    """Type of the storage of a pool that another daemon could use too, or None where there is no sign of that."""
+    return pool.type if pool.type == "netfs" else _network_filesystem(hypervisor, pool.path)
 
 
 def _network_filesystem(hypervisor, path):

@@ -55,10 +55,10 @@ def record_of(volume, age=DAY, published_at=NOW - DAY, size=1000):
     return Volume("default", name, f"/pool/{name}", format="raw", mtime=NOW - age), {("default", name): parsed}
 
 
-def run(domains=(), volumes=(), records=None, request=REQUEST, pool_now=None, pools=(POOL,), **more):
+def run(domains=(), volumes=(), records=None, request=REQUEST, pool_now=None, pools=(POOL,), shared=None, **more):
     inventory = Inventory(tuple(pools), tuple(volumes), tuple(domains), **more)
     found = references.used_files(inventory, ignore_pools=request.ignore_pools)
-    return collect.plan(inventory, request, NOW, found, records or {}, pool_now or {})
+    return collect.plan(inventory, request, NOW, found, records or {}, pool_now or {}, shared)
 
 
 def answer(result, name):
@@ -100,13 +100,21 @@ def test_an_instance_of_an_explicit_uid_is_live_by_either():
     (marked(host="hv1"), "collected", ""),
     (marked(fleet="edge-2"), "skipped", "the fleet edge-2"),
     (marked(age=-2 * HOUR), "skipped", "in the future"),
-    (marked(age=-60), "kept", "only 0 s old"),
+    (marked(age=-60), "kept", "60 s ahead of the clock here, which is tolerated"),
+    (marked(age=-mark.CLOCK_SKEW), "kept", "tolerated"),
+    (marked(age=-mark.CLOCK_SKEW - 1), "skipped", "in the future"),
 ])
 def test_marks(one, which, words):
     result = run([domain(one)], request=replace(REQUEST, host="hv1"))
     assert answer(result, f"{one.fleet}.a")[0] == which
     assert words in answer(result, f"{one.fleet}.a")[1]
     assert bool(result.instances) == (which == "collected")
+
+
+def test_a_live_instance_with_a_mark_from_the_future_stays_and_that_is_told():
+    which, reason = answer(run([domain(marked(age=-DAY))], request=replace(REQUEST, live=frozenset(("a",)))), "edge.a")
+    assert which == "kept"
+    assert "in the future: check the clocks" in reason
 
 
 def test_a_live_instance_whose_deletion_was_declared_is_left_to_its_module():
@@ -152,6 +160,25 @@ def test_an_instance_whose_volume_serves_somebody_else_stays():
     assert result.instances == []
 
 
+def test_an_instance_with_a_volume_of_its_uid_and_another_name_stays():
+    volume = own_volume()
+    odd = replace(volume, name=volume.name.replace("edge.a", "edge-2.b"), path=volume.path.replace("edge.a", "edge-2.b"))
+    result = run([domain(marked(), [volume.path])], [volume, odd])
+    which, reason = answer(result, "edge.a")
+    assert which == "skipped"
+    assert "belongs to edge-2.b" in reason
+    assert answer(result, odd.name)[0] == "skipped"
+    assert result.instances == result.volumes == []
+
+
+def test_volumes_in_other_pools_than_asked_for_go_with_their_instance():
+    second = Pool("fast", "p2", "dir", True, "/fast")
+    here, there = own_volume(), replace(own_volume(nonce="00000d"), pool="fast", path="/fast/x")
+    result = run([domain(marked(), [here.path])], [here, there], request=replace(REQUEST, pools=("fast",)), pools=[POOL, second])
+    assert [item.name for item in result.collected] == ["edge.a", there.name, here.name]
+    assert result.volumes == []
+
+
 def test_its_volumes_go_with_an_instance():
     used, spare, seed = own_volume(age=0), own_volume(nonce="00000c", age=0), own_volume(kind="seed", age=0)
     result = run([domain(marked(), [used.path, seed.path])], [used, spare, seed], request=replace(REQUEST, collect=("domains",)))
@@ -177,7 +204,7 @@ def test_max_delete(allowed, going, staying, fine):
     with pytest.raises(Kvm2Error) as error:
         run(domains + foreign, request=request)
     assert f"{going} of {going + staying} instances would go" in error.value.message
-    assert "go0" in error.value.message
+    assert all(f"edge.go{number}" in error.value.message for number in range(going))
     assert "max_delete" in error.value.hint
     assert run(domains, request=replace(request, collect=("bases",))).instances == []
 
@@ -270,6 +297,41 @@ def test_only_the_pools_that_were_asked_for():
     here, there = own_volume(), replace(own_volume(), pool="fast", path="/fast/x")
     result = run([], [here, there], request=replace(REQUEST, pools=("fast",)), pools=[POOL, second])
     assert [item.pool for item in result.volumes] == ["fast"]
+
+
+def test_a_file_that_two_pools_list_is_one_volume():
+    second = Pool("again", "p2", "dir", True, "/pool/")
+    volume, (record_volume, records) = base(), record_of(base())
+    listed = [own_volume(), volume, record_volume]
+    both = [*[replace(one, pool="again", path=f"/pool//{one.name}") for one in listed], *listed]
+    records["again", record_volume.name] = records["default", record_volume.name]
+    for pools in (None, ("default",), ("again",)):
+        result = run([], both, records, replace(REQUEST, pools=pools, keep_latest=False), pools=[second, POOL])
+        assert sorted(item.name for item in result.collected) == sorted(one.name for one in listed)
+        assert len(result.volumes) == len(result.bases) == 1
+        assert pools is None or {item.pool for item in result.collected} == set(pools)
+
+
+def test_pools_that_another_daemon_could_use_are_left_alone():
+    shared = {"default": "nfs"}
+    volume, (record_volume, records) = base(), record_of(base())
+    everything = [own_volume(), volume, record_volume, Volume("default", "kvm2-clock-0123456789ab.raw", "/pool/x", mtime=NOW - DAY)]
+    request = replace(REQUEST, keep_latest=False)
+    result = run([], everything, records, request, shared=shared)
+    assert [(which, "nfs" in reason, "exclusive" in reason) for which, reason in (answer(result, one.name) for one in everything)] == [
+        ("skipped", True, True)] * 4
+    assert len(run([], everything, records, request).collected) == 4
+    result = run([domain(marked(), [everything[0].path])], everything, records, request, shared=shared)
+    assert "shared storage (nfs)" in answer(result, "edge.a")[1]
+    assert result.instances == []
+    with pytest.raises(InvalidInput, match="exclusive"):
+        run([], everything, records, replace(request, pools=("default",)), shared=shared)
+
+
+def test_what_blocks_is_told_even_where_nothing_is_there_to_be_kept():
+    result = run(inactive_pools=("off",), unrefreshed=(("default", "a job runs"),))
+    assert [reason.split(":")[0] for reason in result.blocked] == ["pool off is not active", "pool default could not be refreshed"]
+    assert result.as_dict()["blocked"] == list(result.blocked)
 
 
 # -- bases
@@ -374,9 +436,23 @@ def test_a_second_look_takes_back_what_changed():
 
 def test_the_answer_as_a_module_returns_it():
     volume = own_volume()
-    shown = run([domain(marked(), [volume.path])], [volume]).as_dict()
+    one = replace(domain(marked(base="kvm2-base-x.qcow2", host="hv1"), [volume.path]), state="running", reason="booted")
+    shown = run([one], [volume]).as_dict()
     assert shown == {
         "collected": [
-            {"what": "domain", "name": "edge.a", "reason": "it is not live and its mark is 24 h old"},
+            {"what": "domain", "name": "edge.a", "reason": "it is not live and its mark is 24 h old", "instance": "a", "uid": uid(),
+             "host": "hv1", "state": "running", "state_reason": "booted", "base": "kvm2-base-x.qcow2", "created": mark.format_time(NOW - DAY)},
             {"what": "overlay", "name": volume.name, "reason": "it goes with the instance edge.a", "pool": "default"}],
-        "kept": [], "skipped": [], "unreadable": []}
+        "kept": [], "skipped": [], "unreadable": [], "blocked": []}
+
+
+def test_the_answer_once_some_of_it_stayed():
+    volume, seed, orphan = own_volume(), own_volume(kind="seed"), own_volume("b")
+    result = run([domain(marked(), [volume.path])], [volume, seed, orphan])
+    stayed = {result.instances[0].key: ("kept", "it is on hold: wait"), result.volumes[0].key: ("skipped", "who knows")}
+    after = collect.without(result, stayed)
+    assert after.collected == []
+    assert [(item.name, item.reason) for item in after.kept] == [
+        ("edge.a", "it is on hold: wait"), (volume.name, "its instance stays"), (seed.name, "its instance stays")]
+    assert [(item.name, item.reason) for item in after.skipped] == [(orphan.name, "who knows")]
+    assert len(result.collected) == 4
