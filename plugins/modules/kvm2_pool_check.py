@@ -13,8 +13,10 @@ author:
 description:
   - Tells whether a storage pool has room for what is planned, and whether the hypervisor can run it. Reports every problem at once, each
     with what to do about it.
-  - Fails for what O(need), O(reserve) and O(require) ask. Everything else that it finds is a warning.
-  - Changes nothing.
+  - Fails for what O(need), O(reserve), O(overcommit_limit) and O(require) ask, with all of it at once, and where the pool cannot be used.
+    Where O(need) says that instances are about to be made, it also fails for what would leave them broken, such as a folder that QEMU's user
+    may not enter, or a missing Python library. Everything else that it finds is a warning.
+  - Changes nothing. With O(refresh=false) not even libvirt's view of the pool.
 extends_documentation_fragment:
   - egress.kvm2.connection
   - egress.kvm2.attributes
@@ -26,12 +28,13 @@ attributes:
 options:
   pool:
     description:
-      - The storage pool. It has to be active and of the type C(dir), C(fs) or C(netfs).
+      - The storage pool. It has to be active and of the type C(dir), C(fs) or C(netfs), else a check fails.
     type: str
     default: default
   refresh:
     description:
-      - Whether the pool is refreshed first, so that its figures are current.
+      - Whether the pool is refreshed first, so that its figures are current. Where the module sees the pool's folder, the figures of its
+        filesystem are current in any case.
     type: bool
     default: true
   reserve:
@@ -39,11 +42,43 @@ options:
       - What has to stay free after all, as a size such as V(10GiB) or as a share of the pool such as V(5%).
     type: str
     default: 5%
+  warn_reserve:
+    description:
+      - Warns where less than this would stay free, as a size or a share like O(reserve), which fails.
+    type: str
+    default: 10%
   overcommit_ratio:
     description:
-      - Warns where the guests' disks, all written full, would take more than this many times the pool's capacity.
+      - Warns where the disks, all written full, would take more than this many times what the pool can hold. What the filesystem keeps for
+        root is not counted as a part of that.
     type: float
     default: 1.0
+  overcommit_limit:
+    description:
+      - Like O(overcommit_ratio), but fails. By default it never does.
+    type: float
+  memory_overcommit_ratio:
+    description:
+      - How many times the hypervisor's memory may be given to guests, all running ones together. Fails where O(require.memory) asks for more,
+        warns where the guests that run have more already.
+    type: float
+    default: 1.0
+  vcpu_overcommit_ratio:
+    description:
+      - How many virtual processors there may be for each processor of the hypervisor. Fails where O(require.vcpus_total) asks for more, warns
+        where the guests that run have more already.
+    type: float
+    default: 16.0
+  controller_time:
+    description:
+      - The time on the controller, in seconds since 1970 or like V(2030-01-31T12:00:00Z), to be compared with the hypervisor's clock. The
+        template C(now\(fmt='%s'\)) gives it.
+    type: str
+  max_skew:
+    description:
+      - Warns where the clocks are further apart than this duration. Keep it longer than it takes to reach the hypervisor.
+    type: str
+    default: 60s
   need:
     description:
       - The room that is about to be needed. The parts are added up.
@@ -55,7 +90,8 @@ options:
         type: str
       instances:
         description:
-          - A number of new instances, of O(need.capacity) each.
+          - A number of new instances, of O(need.capacity) each. Every one is counted with all of it, though its overlay is small at first, so
+            that each can be written full; see O(need.filled).
         type: int
       capacity:
         description:
@@ -69,14 +105,26 @@ options:
         description:
           - The name of that image. Where a base of this name is published in the pool, O(need.image) is not counted.
         type: str
+      checksum:
+        description:
+          - What M(egress.kvm2.kvm2_image) gets as O(egress.kvm2.kvm2_image#module:checksum). Then only a base that was published with it counts
+            as there.
+        type: str
+      filled:
+        description:
+          - The share of its capacity that each new disk is counted with. With less than V(100%) guests share room that each could fill alone;
+            what is left out then counts as growth.
+        type: str
+        default: 100%
       fleet:
         description:
           - The name of the fleet that O(need.overlays) belong to.
         type: str
       overlays:
         description:
-          - The instances of O(need.fleet) that are going to have an overlay in the pool. One that has an overlay already is not counted
-            again, so that a converged hypervisor needs nothing.
+          - The instances of O(need.fleet) that are going to have an overlay in the pool. One that has an overlay already is counted with
+            what that lacks in capacity, so that a converged hypervisor needs nothing. An old overlay that no domain uses does not count,
+            since a new one is made beside it.
         type: list
         elements: dict
         suboptions:
@@ -124,21 +172,26 @@ options:
         type: str
       networks:
         description:
-          - Libvirt networks that have to be there and active.
+          - Libvirt networks that have to be there and active. One that does not start together with the hypervisor is a warning.
         type: list
         elements: str
       bridges:
         description:
-          - Bridges that have to be there.
+          - Bridges that have to be there and up. They are not seen over a connection to another machine.
         type: list
         elements: str
       memory:
         description:
-          - How much memory the hypervisor must have, as a size with a unit.
+          - How much memory the instances take together, as a size with a unit. The hypervisor must have it beside what other running domains
+            take; see O(memory_overcommit_ratio). What O(need.overlays) have already, running, is not asked for again.
         type: str
       vcpus:
         description:
           - How many processors a guest must be able to have.
+        type: int
+      vcpus_total:
+        description:
+          - How many virtual processors the instances have together; see O(vcpu_overcommit_ratio).
         type: int
   fail:
     description:
@@ -160,6 +213,29 @@ EXAMPLES = r"""
     require:
       virt_type: kvm
       networks: [default]
+
+- name: Check that a fleet fits, thinly provisioned
+  egress.kvm2.kvm2_pool_check:
+    reserve: 10GiB
+    overcommit_limit: 3.0
+    controller_time: "{{ now(fmt='%s') }}"
+    need:
+      fleet: edge
+      filled: 40%
+      image: 1GiB
+      key: debian-12
+      overlays:
+        - {name: proxy-01, capacity: 20GiB}
+        - {name: proxy-02, capacity: 20GiB}
+    require:
+      memory: 1GiB
+      vcpus: 1
+      vcpus_total: 2
+  register: checked
+
+- name: Show the table
+  ansible.builtin.debug:
+    var: checked.report
 
 - name: Look at the figures only
   egress.kvm2.kvm2_pool_check:
@@ -192,13 +268,20 @@ space:
       returned: always
       type: int
       sample: 107374182400
+    used:
+      description: What is taken of it, in bytes.
+      returned: always
+      type: int
+      sample: 16106127360
     available:
       description: What guests can really use, in bytes.
       returned: always
       type: int
       sample: 85899345920
     available_source:
-      description: How RV(space.available) was got. V(filesystem) where the module sees the pool's folder, V(libvirt) where it does not.
+      description:
+        - How RV(space.available) was got. V(filesystem) where the module sees the pool's folder; it is then what the filesystem gives to a user
+          who is not root. V(libvirt) where it does not; it is then libvirt's figure without the reserve.
       returned: always
       type: str
       sample: filesystem
@@ -207,21 +290,58 @@ space:
       returned: always
       type: int
       sample: 4294967296
+    growth_beside:
+      description: What else may grow on the same filesystem, in bytes; overlays in other pools, and other disks that domains write to.
+      returned: always
+      type: int
+      sample: 0
     needed:
       description: What O(need) adds up to, in bytes.
       returned: always
       type: int
       sample: 44023414784
+    later:
+      description: What O(need.filled) leaves out of that, in bytes.
+      returned: always
+      type: int
+      sample: 0
     reserve:
       description: What has to stay free, in bytes.
       returned: always
       type: int
       sample: 5368709120
+    warn_reserve:
+      description: What should stay free, in bytes.
+      returned: always
+      type: int
+      sample: 10737418240
+    room:
+      description: What may still be taken with the reserve kept, in bytes. Negative where less than that is free.
+      returned: always
+      type: int
+      sample: 80530636800
     overcommit:
-      description: What the disks would take when written full, as a share of the pool's capacity.
+      description: What the disks would take when written full, as a share of what the pool can hold.
       returned: always
       type: float
       sample: 0.62
+    inodes_available:
+      description: How many files more the filesystem can have. V(null) where that cannot be told.
+      returned: always
+      type: int
+      sample: 6291456
+    inodes_needed:
+      description: How many files O(need) makes.
+      returned: always
+      type: int
+      sample: 22
+    sources:
+      description: How each of these figures was got, by its name.
+      returned: always
+      type: dict
+      sample:
+        reserve: 5 % of the capacity
+        needed: 40.0 GiB for 10 new disks; 1.0 GiB for the image
 checks:
   description: The outcome of each check.
   returned: always
@@ -234,10 +354,10 @@ checks:
       type: str
       sample: network default
     status:
-      description: The outcome, V(ok), V(warning), V(failed), or V(skipped) where it cannot be looked at.
+      description: The outcome, V(ok), V(warn), V(fail), or V(skipped) where it cannot be looked at.
       returned: always
       type: str
-      sample: failed
+      sample: fail
     message:
       description: What was found.
       returned: always
@@ -248,6 +368,15 @@ checks:
       returned: always
       type: str
       sample: "Start it: virsh net-start default."
+report:
+  description: The same as RV(checks), as the lines of a table for people.
+  returned: always
+  type: list
+  elements: str
+  sample:
+    - "OK    space in pool default  41.0 GiB are needed, 80.0 GiB are free (as its filesystem says), of which 5.0 GiB have to stay free."
+    - "FAIL  network default        The network default is not active."
+    - "                             -> Start it: virsh net-start default."
 errors:
   description: Every failure, each like RV(error) and with the C(item) that it belongs to.
   returned: failure
@@ -300,7 +429,13 @@ ARGUMENTS = {
     "pool": {"type": "str", "default": "default"},
     "refresh": {"type": "bool", "default": True},
     "reserve": {"type": "str", "default": "5%"},
+    "warn_reserve": {"type": "str", "default": "10%"},
     "overcommit_ratio": {"type": "float", "default": 1.0},
+    "overcommit_limit": {"type": "float"},
+    "memory_overcommit_ratio": {"type": "float", "default": 1.0},
+    "vcpu_overcommit_ratio": {"type": "float", "default": 16.0},
+    "controller_time": {"type": "str"},
+    "max_skew": {"type": "str", "default": "60s"},
     "need": {
         "type": "dict",
         "options": {
@@ -309,6 +444,8 @@ ARGUMENTS = {
             "capacity": {"type": "str"},
             "image": {"type": "str"},
             "key": {"type": "str", "no_log": False},
+            "checksum": {"type": "str"},
+            "filled": {"type": "str", "default": "100%"},
             "fleet": {"type": "str"},
             "overlays": {
                 "type": "list",
@@ -321,7 +458,7 @@ ARGUMENTS = {
             },
         },
         "required_together": [("instances", "capacity")],
-        "required_by": {"overlays": ("fleet",), "key": ("image",)},
+        "required_by": {"overlays": ("fleet",), "key": ("image",), "checksum": ("key",)},
     },
     "require": {
         "type": "dict",
@@ -335,6 +472,7 @@ ARGUMENTS = {
             "bridges": {"type": "list", "elements": "str"},
             "memory": {"type": "str"},
             "vcpus": {"type": "int"},
+            "vcpus_total": {"type": "int"},
         },
     },
     "fail": {"type": "bool", "default": True},

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .._policy.host_state import Node
 from .._policy.model import Network, Pool, Volume
 from .._policy.xml import parse
 
@@ -35,7 +36,16 @@ def pool(xml, active, autostart):
     return Pool(
         name=tree.findtext("name"), uuid=tree.findtext("uuid"), type=tree.get("type"), active=active, path=tree.findtext("target/path"),
         capacity=_size(tree.find("capacity")), allocation=_size(tree.find("allocation")), available=_size(tree.find("available")),
-        autostart=autostart)
+        autostart=autostart, folder=_folder(tree.findtext("target/path"), tree.find("target/permissions")))
+
+
+def _folder(path, permissions):
+    if path is None or permissions is None or permissions.find("mode") is None:
+        return None
+    numbers = [permissions.findtext(name) or "" for name in ("owner", "group")]
+    if not all(number.isdigit() for number in numbers):
+        return None
+    return Node(path, int(numbers[0]), int(numbers[1]), int(permissions.findtext("mode"), 8), label=permissions.findtext("label"))
 
 
 def volume(pool_name, xml):

@@ -47,6 +47,10 @@ class Hypervisor(ABC):
     def domain_capabilities(self, virt_type, arch=None, machine=None):
         """The domain capabilities XML, or None where the host does not support that combination."""
 
+    @abstractmethod
+    def daemon_limits(self):
+        """host_state.Limits of the daemon, or None where they cannot be told (not local, unreadable)."""
+
     # -- pools and volumes
 
     @abstractmethod

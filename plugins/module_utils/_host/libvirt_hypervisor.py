@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .._policy.model import HostFacts
-from . import convert, qemu_img
+from . import convert, daemon_limits, qemu_img
 from .hypervisor import Hypervisor
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
@@ -57,6 +57,9 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
             libvirt_version=self._call("read", "read", obj, self._conn.getLibVersion),
             hypervisor_version=self._call("read", "read", obj, self._conn.getVersion),
             capabilities_xml=self._call("read", "read", obj, self._conn.getCapabilities))
+
+    def daemon_limits(self):
+        return daemon_limits.limits(self._run_command) if self.is_local() else None
 
     def domain_capabilities(self, virt_type, arch=None, machine=None):
         try:

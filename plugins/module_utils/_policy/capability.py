@@ -8,16 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, Mapping, Optional, Tuple
 
-from .checks import FAILED, OK, SKIPPED, WARNING, Check
+from . import network_checks
+from .checks import FAIL, OK, SKIPPED, WARN, Check
 from .units import format_size
 from .xml import parse
 
 PREFERRED_MACHINE = {"x86_64": "q35"}
+_FIRMWARE_HINT = (
+    "Install it: apt-get install ovmf (Debian, Ubuntu; for aarch64 qemu-efi-aarch64) or dnf install edk2-ovmf (Fedora, RHEL); or use firmware "
+    "bios.")
 
 
 @dataclass(frozen=True)
 class Require:
-    """What is asked for; None and empty ask for nothing. memory in bytes; virt_type is auto, kvm or qemu."""
+    """What is asked for; None and empty ask for nothing. memory in bytes; virt_type is auto, kvm or qemu; vcpus is that of the largest
+    guest, vcpus_total that of all."""
 
     virt_type: Optional[str] = None
     machine: Optional[str] = None
@@ -28,6 +33,7 @@ class Require:
     bridges: Tuple[str, ...] = ()
     memory: Optional[int] = None
     vcpus: Optional[int] = None
+    vcpus_total: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,12 @@ def read_guests(xml):
 def checks(facts, networks, bridges, domain_capabilities, require):
     """The Checks for a Require, all problems at once.
 
-    facts: model.HostFacts.  networks: of model.Network.  bridges: names of the host's bridges, None where they cannot be seen.
+    facts: model.HostFacts.  networks: of model.Network.  bridges: {name: is it up}, None where they cannot be seen.
     domain_capabilities: (virt_type, arch, machine) → XML, or None where the host has no such guests.
     """
     return (
-        *_guest_checks(facts, domain_capabilities, require), *_network_checks(networks, require.networks),
-        *_bridge_checks(bridges, require.bridges), *_memory_checks(facts, require.memory))
+        *_guest_checks(facts, domain_capabilities, require), *network_checks.networks(networks, require.networks),
+        *network_checks.bridges(bridges, require.bridges), *_memory_checks(facts, require.memory))
 
 
 def _guest_checks(facts, domain_capabilities, require):
@@ -81,7 +87,9 @@ def _guest_checks(facts, domain_capabilities, require):
         return
     if arch not in guests:
         known = ", ".join(sorted(guests)) or "none"
-        yield Check(f"arch {arch}", FAILED, f"The host runs no guests of {arch} (there are: {known}).", "Install the QEMU for it.")
+        yield Check(
+            f"arch {arch}", FAIL, f"The host runs no guests of {arch} (there are: {known}).",
+            f"Install the QEMU for it, such as qemu-system-{arch.replace('x86_64', 'x86')}, or name another arch.")
         yield from _skipped(require, f"there are no guests of {arch}")
         return
     if require.arch is not None:
@@ -89,13 +97,13 @@ def _guest_checks(facts, domain_capabilities, require):
     machine = require.machine or PREFERRED_MACHINE.get(arch)
     if require.machine is not None and require.machine not in machines:
         yield Check(
-            f"machine {require.machine}", FAILED, f"The host has no machine {require.machine} for {arch}.",
+            f"machine {require.machine}", FAIL, f"The host has no machine {require.machine} for {arch}.",
             f"Leave machine out, or see: virsh capabilities, or qemu-system-{arch} -machine help.")
         machine = PREFERRED_MACHINE.get(arch)
     elif require.machine is not None:
         yield Check(f"machine {machine}", OK, f"The host has the machine {machine} for {arch}.")
     chosen, found, check = _virt_type(domain_capabilities, require.virt_type or "auto", arch, machine)
-    if require.virt_type is not None or check.status == FAILED:
+    if require.virt_type is not None or check.status == FAIL:
         yield check
     if found is None:
         yield from _skipped(require, f"there are no guests of virt_type {chosen}")
@@ -111,11 +119,11 @@ def _virt_type(domain_capabilities, asked, arch, machine):
         if found is not None:
             if kind == "qemu" and asked == "auto":
                 return kind, found, Check(
-                    name, WARNING, "The host has no working KVM: guests are emulated, which is slow.",
+                    name, WARN, "The host has no working KVM: guests are emulated, which is slow.",
                     "Enable virtualisation and load the kvm module, or ask for virt_type qemu to say that this is meant.")
             return kind, found, Check(name, OK, f"Guests run with {kind}.")
     hint = "Check that /dev/kvm is there and that QEMU may open it, or use virt_type qemu." if asked == "kvm" else "Install QEMU."
-    return asked, None, Check(name, FAILED, f"The host runs no guests of virt_type {asked} for {arch}.", hint)
+    return asked, None, Check(name, FAIL, f"The host runs no guests of virt_type {asked} for {arch}.", hint)
 
 
 def _skipped(require, why):
@@ -132,7 +140,7 @@ def _feature_checks(found, facts, virt_type, require):
             yield Check(name, OK, f"Guests can start with {require.firmware}.")
         else:
             yield Check(
-                name, FAILED, f"The host has no firmware for {require.firmware}.", "Install OVMF (package ovmf), or use firmware bios.")
+                name, FAIL, f"The host has no firmware for {require.firmware}.", _FIRMWARE_HINT)
     if require.cpu_mode is not None:
         name = f"cpu_mode {require.cpu_mode}"
         if require.cpu_mode in found.cpu_modes:
@@ -140,46 +148,18 @@ def _feature_checks(found, facts, virt_type, require):
         else:
             known = ", ".join(sorted(found.cpu_modes - {"custom"})) or "none"
             yield Check(
-                name, FAILED, f"Guests of virt_type {virt_type} cannot have cpu_mode {require.cpu_mode}.",
+                name, FAIL, f"Guests of virt_type {virt_type} cannot have cpu_mode {require.cpu_mode}.",
                 f"Leave cpu_mode out, or use one of: {known}.")
     if require.vcpus is not None:
         name = f"vcpus {require.vcpus}"
         if found.vcpus is not None and require.vcpus > found.vcpus:
-            yield Check(name, FAILED, f"A guest can have {found.vcpus} processors at most.", "Ask for fewer vcpus.")
+            yield Check(name, FAIL, f"A guest can have {found.vcpus} processors at most.", "Ask for fewer vcpus.")
         elif require.vcpus > facts.cpus:
             yield Check(
-                name, WARNING, f"The host has {facts.cpus} processors, fewer than a guest of {require.vcpus}.",
+                name, WARN, f"The host has {facts.cpus} processors, fewer than a guest of {require.vcpus}.",
                 "Guests with fewer vcpus run better.")
         else:
             yield Check(name, OK, f"The host has {facts.cpus} processors.")
-
-
-def _network_checks(networks, wanted):
-    known = {network.name: network for network in networks}
-    for name in wanted:
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            yield Check(
-                f"network {name}", FAILED, f"There is no network {name} (there are: {listed}).",
-                "Define it: virsh net-define, or name another one.")
-        elif not known[name].active:
-            yield Check(f"network {name}", FAILED, f"The network {name} is not active.", f"Start it: virsh net-start {name}.")
-        else:
-            yield Check(f"network {name}", OK, f"The network {name} is active.")
-
-
-def _bridge_checks(bridges, wanted):
-    for name in wanted:
-        if bridges is None:
-            yield Check(
-                f"bridge {name}", SKIPPED, f"Whether there is a bridge {name} cannot be seen over this connection.",
-                "Run the module on the hypervisor to have it checked.")
-        elif name in bridges:
-            yield Check(f"bridge {name}", OK, f"The bridge {name} is there.")
-        else:
-            listed = ", ".join(sorted(bridges)) or "none"
-            yield Check(
-                f"bridge {name}", FAILED, f"There is no bridge {name} (there are: {listed}).", f"Make it: ip link add {name} type bridge.")
 
 
 def _memory_checks(facts, memory):
@@ -188,6 +168,6 @@ def _memory_checks(facts, memory):
     have = format_size(facts.memory)
     if memory > facts.memory:
         yield Check(
-            "memory", FAILED, f"{format_size(memory)} are needed and the host has {have}.", "Use less memory, or another hypervisor.")
+            "memory", FAIL, f"{format_size(memory)} are needed and the host has {have}.", "Use less memory, or another hypervisor.")
     else:
         yield Check("memory", OK, f"{format_size(memory)} are needed and the host has {have}.")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from .errors import PERMANENT
 
-OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+OK, WARN, FAIL, SKIPPED = "ok", "warn", "fail", "skipped"
 
 
 @dataclass(frozen=True)
 class Check:
-    """status: ok, warning, failed, or skipped where it cannot be looked at. message and hint are sentences; kind is that of the error when
-    a failed check ends the module."""
+    """status: ok, warn, fail, or skipped where it cannot be looked at. message and hint are sentences; kind is that of the error when a
+    failed check ends the module."""
 
     name: str
     status: str
@@ -25,3 +25,15 @@ class Check:
 
     def as_dict(self):
         return {"name": self.name, "status": self.status, "message": self.message, "hint": self.hint}
+
+
+def table(checks):
+    """The Checks as lines for people: status, name and message in columns, what to do about it below."""
+    status = max((len(check.status) for check in checks), default=0)
+    name = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for check in checks:
+        lines.append(f"{check.status.upper():{status}}  {check.name:{name}}  {check.message}")
+        if check.hint:
+            lines.append(f"{'':{status}}  {'':{name}}  -> {check.hint}")
+    return lines

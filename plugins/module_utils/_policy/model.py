@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from .host_state import Node
+
 # Domain states, as libvirt's virDomainState numbers them.
 STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 FILE_POOLS = ("dir", "fs", "netfs")
@@ -15,7 +17,8 @@ FILE_POOLS = ("dir", "fs", "netfs")
 
 @dataclass(frozen=True)
 class Pool:
-    """A storage pool. Sizes in bytes, as libvirt reports them (available is the filesystem's f_bfree)."""
+    """A storage pool. Sizes in bytes, as libvirt reports them (available is the filesystem's f_bfree). folder: owner and mode of its path, None
+    where libvirt tells none."""
 
     name: str
     uuid: str
@@ -26,6 +29,7 @@ class Pool:
     allocation: int = 0
     available: int = 0
     autostart: bool = False
+    folder: Optional[Node] = None
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,29 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Room in a pool: what guests can really use, what is spoken for, and whether what is planned fits."""
+"""Room in a pool: what guests can really use, what is spoken for, and how each figure was got."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from . import names
-from .checks import FAILED, OK, WARNING, Check
-from .errors import QUOTA
-from .units import format_size
+from dataclasses import dataclass, field
+from typing import Mapping, Optional
 
 FILESYSTEM, LIBVIRT = "filesystem", "libvirt"
+
+
+@dataclass(frozen=True)
+class Filesystem:
+    """Figures of the filesystem below a pool, sizes in bytes.
+
+    available and inodes_available are what an ordinary user can still take; free also counts what is kept for root. inodes is None where the
+    filesystem does not count them.
+    """
+
+    capacity: int
+    free: int
+    available: int
+    inodes: Optional[int]
+    inodes_available: Optional[int]
 
 
 @dataclass(frozen=True)
@@ -20,8 +31,10 @@ class Space:
     """All sizes in bytes.
 
     available: what guests can use. From the filesystem it is what an ordinary user can still fill; libvirt's own figure counts blocks that
-    the filesystem keeps for root too, so there the reserve is taken off already.  growth: what the overlays may still grow by.
-    needed: what is about to be made.  reserve: what has to stay free.  used: what is taken now.
+    the filesystem keeps for root too, so there the reserve is taken off already.  growth: what the overlays in the pool may still grow by.
+    growth_beside: what else may grow on the same filesystem.  needed: what is about to be made.  later: what that may grow by.
+    reserve: what has to stay free.  warn_reserve: what should.  used: what is taken now.  inodes_*: None where they cannot be told.
+    sources: how each figure was got.
     """
 
     pool: str
@@ -33,6 +46,13 @@ class Space:
     growth: int
     needed: int
     reserve: int
+    growth_beside: int = 0
+    later: int = 0
+    warn_reserve: int = 0
+    inodes: Optional[int] = None
+    inodes_available: Optional[int] = None
+    inodes_needed: int = 0
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def room(self):
@@ -40,91 +60,79 @@ class Space:
         return self.available if self.available_source == LIBVIRT else self.available - self.reserve
 
     @property
+    def to_come(self):
+        """What may be written beyond what is needed now."""
+        return self.growth + self.growth_beside + self.later
+
+    @property
+    def usable(self):
+        """What the pool holds at most, without what is kept for root."""
+        return self.used + max(0, self.available)
+
+    @property
     def overcommit(self):
-        """What everything would take when written full, as a share of the pool's capacity."""
-        return (self.used + self.growth + self.needed) / self.capacity if self.capacity else 0.0
+        """What everything would take when written full, as a share of what the pool can hold."""
+        return (self.used + self.to_come + self.needed) / self.usable if self.usable else 0.0
 
     def as_dict(self):
         return {
-            "pool": self.pool, "path": self.path, "capacity": self.capacity, "available": self.available,
-            "available_source": self.available_source, "growth": self.growth, "needed": self.needed, "reserve": self.reserve,
-            "overcommit": round(self.overcommit, 3)}
+            "pool": self.pool, "path": self.path, "capacity": self.capacity, "used": self.used, "available": self.available,
+            "available_source": self.available_source, "growth": self.growth, "growth_beside": self.growth_beside, "needed": self.needed,
+            "later": self.later, "reserve": self.reserve, "warn_reserve": self.warn_reserve, "room": self.room,
+            "overcommit": round(self.overcommit, 3), "inodes_available": self.inodes_available, "inodes_needed": self.inodes_needed,
+            "sources": dict(self.sources)}
 
 
-def measure(pool, volumes, needed, reserve, f_bavail=None):
+def measure(pool, volumes, needed, reserve, warn_reserve=("bytes", 0), filesystem=None, growth_beside=0, refreshed=True):
     """The Space of a model.Pool with its volumes.
 
-    needed: bytes.  reserve: ("bytes", n) or ("percent", p of the capacity).  f_bavail: bytes that an ordinary user can still fill in the
-    pool's filesystem, None where it cannot be seen.
+    needed: need.Needed.  reserve, warn_reserve: ("bytes", n) or ("percent", p of the capacity).  filesystem: a Filesystem, None where it
+    cannot be seen.  growth_beside: bytes that disks outside the pool may grow by on its filesystem.  refreshed: was the pool read afresh?
     """
-    kind, amount = reserve
-    kept = int(amount) if kind == "bytes" else int(pool.capacity * amount / 100)
-    available = pool.available - kept if f_bavail is None else f_bavail
+    seen = filesystem is not None
+    capacity = filesystem.capacity if seen else pool.capacity
+    kept, wished = _amount(reserve, capacity), _amount(warn_reserve, capacity)
+    by_libvirt = "libvirt's figure of the pool, " + ("read afresh" if refreshed else "as of its last refresh")
+    sources = {
+        "capacity": "size of the filesystem" if seen else by_libvirt,
+        "used": "size of the filesystem without its free blocks" if seen else by_libvirt,
+        "available": (
+            f"free blocks that the filesystem at {pool.path} gives to an ordinary user (f_bavail)" if seen
+            else f"{by_libvirt}, without the reserve: it counts blocks that only root can use"),
+        "growth": "capacity without allocation, over all overlays in the pool",
+        "growth_beside": (
+            "the same over the overlays of other pools on this filesystem, and over the other disks there that domains write to" if seen
+            else "the same over the other disks in the pool that domains write to"),
+        "needed": needed.how,
+        "later": "what the new disks may take beyond what is counted as needed",
+        "reserve": _how_much(reserve), "warn_reserve": _how_much(warn_reserve),
+    }
     return Space(
-        pool=pool.name, path=pool.path or "", capacity=pool.capacity, used=pool.allocation, available=available,
-        available_source=LIBVIRT if f_bavail is None else FILESYSTEM, growth=growth(volumes), needed=needed, reserve=kept)
+        pool=pool.name, path=pool.path or "", capacity=capacity, used=filesystem.capacity - filesystem.free if seen else pool.allocation,
+        available=filesystem.available if seen else pool.available - kept, available_source=FILESYSTEM if seen else LIBVIRT,
+        growth=growth(volumes), needed=needed.bytes, reserve=kept, growth_beside=growth_beside, later=needed.later, warn_reserve=wished,
+        inodes=filesystem.inodes if seen else None, inodes_available=filesystem.inodes_available if seen else None,
+        inodes_needed=needed.files, sources=sources)
+
+
+def _amount(asked, capacity):
+    kind, amount = asked
+    return int(amount) if kind == "bytes" else int(capacity * amount / 100)
+
+
+def _how_much(asked):
+    return "as asked" if asked[0] == "bytes" else f"{asked[1]:g} % of the capacity"
 
 
 def growth(volumes):
     """Bytes that the overlays among these volumes may still grow by; bases never grow."""
-    return sum(max(0, volume.capacity - volume.allocation) for volume in volumes if volume.backing_path is not None)
+    return sum(_growth(volume) for volume in volumes if volume.backing_path is not None)
 
 
-def needed(volumes, fixed=0, instances=0, capacity=0, image=0, key=None, fleet=None, overlays=()):
-    """Bytes that are about to be taken in a pool with these volumes.
-
-    fixed; instances new disks of `capacity` each; an image, unless a base of `key` with its record is there; and `overlays` of a fleet:
-    (name, uid, capacity), of which one that is there already counts only with what it lacks.
-    """
-    total = fixed + instances * capacity + (0 if key is not None and _has_base(volumes, key) else image)
-    have = {}
-    for volume in volumes:
-        parsed = names.parse_instance_volume(volume.name)
-        if parsed is not None and parsed.kind == "overlay" and parsed.fleet == fleet:
-            have[parsed.uid] = max(have.get(parsed.uid, 0), volume.capacity)
-    return total + sum(max(0, size - have.get(uid, 0)) for _name, uid, size in overlays)
+def other_growth(volumes, written_paths):
+    """Bytes that disks which are no overlays may still grow by: those of these volumes that domains write to (their paths)."""
+    return sum(_growth(volume) for volume in volumes if volume.backing_path is None and volume.path in written_paths)
 
 
-def _has_base(volumes, key):
-    listed = {volume.name for volume in volumes}
-    parsed = (names.parse_record(name) for name in listed)
-    return any(base is not None and base.key == key and str(base) in listed for base in parsed)
-
-
-def checks(space, overcommit_ratio):
-    """The Checks of a Space: what is needed and the reserve fail, what may come of growth is a warning."""
-    return (_check_room(space), _check_growth(space), _check_overcommit(space, overcommit_ratio))
-
-
-def _figures(space):
-    source = "as its filesystem says" if space.available_source == FILESYSTEM else "by libvirt's figure, the reserve taken off"
-    text = f"{format_size(space.available)} are free ({source})"
-    return text if space.available_source == LIBVIRT else f"{text}, of which {format_size(space.reserve)} have to stay free"
-
-
-def _check_room(space):
-    name = f"space in pool {space.pool}"
-    if space.needed <= space.room:
-        return Check(name, OK, f"{format_size(space.needed)} are needed, {_figures(space)}.")
-    missing = format_size(space.needed - space.room)
-    return Check(
-        name, FAILED, f"{format_size(space.needed)} are needed, {_figures(space)}: {missing} are missing.",
-        "Free space in the pool, use another pool, or ask for less.", QUOTA)
-
-
-def _check_growth(space):
-    name = f"growth in pool {space.pool}"
-    if space.needed + space.growth <= space.room or space.growth == 0:
-        return Check(name, OK, f"The overlays may still grow by {format_size(space.growth)}.")
-    return Check(
-        name, WARNING, f"The overlays may still grow by {format_size(space.growth)}, with {format_size(space.needed)} needed besides, and "
-        f"{_figures(space)}.", "Guests are paused when the pool runs full: watch it, or make room.", QUOTA)
-
-
-def _check_overcommit(space, ratio):
-    name = f"overcommit of pool {space.pool}"
-    share = f"{space.overcommit:.2f} times the {format_size(space.capacity)} of the pool"
-    message = f"Written full, everything takes {share}; {ratio:g} is the limit."
-    if space.overcommit <= ratio:
-        return Check(name, OK, message)
-    return Check(name, WARNING, message, "Use smaller disks or a larger pool, or raise overcommit_ratio.", QUOTA)
+def _growth(volume):
+    return max(0, volume.capacity - volume.allocation)

@@ -6,22 +6,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Optional, Tuple
 
-from .._host import local
-from .._policy import capability, names, space
-from .._policy.checks import WARNING, Check
-from .._policy.errors import InvalidInput
+from .._host import host_files, python_libraries
+from .._policy import budget, host_checks, pool_checks, space, space_checks
+from .._policy.checks import FAIL, WARN, Check, table
+from .._policy.errors import PERMANENT, InvalidInput, Kvm2Error
+from .._policy.host_state import User
 from .._policy.plan import Plan
-from .._policy.units import parse_amount, parse_size
-from . import requirements
-from .pools import sees_pool, usable_pool
+from .._policy.units import parse_amount, parse_duration
+from . import pool_check_options as options
+from . import pool_space, requirements
+from .pools import usable_pool
 from .service import Service
 
 
 @dataclass(frozen=True)
 class Seen:
-    space: space.Space
+    """space is None where the pool cannot be used."""
+
+    space: Optional[space.Space]
     checks: Tuple[Check, ...]
 
 
@@ -30,71 +34,86 @@ class PoolCheckService(Service):
         super().__init__(params, context)
         self.pool = params["pool"]
         self.reserve = parse_amount(params["reserve"], "reserve")
-        if params["overcommit_ratio"] <= 0:
-            raise InvalidInput(f"overcommit_ratio {params['overcommit_ratio']}", "it is not above 0", "Give a ratio such as 1.0.")
-        self.need = self._parse_need(params["need"] or {})
-        self.require = self._parse_require(params["require"] or {})
+        self.warn_reserve = parse_amount(params["warn_reserve"], "warn_reserve")
+        for name in ("overcommit_ratio", "overcommit_limit", "memory_overcommit_ratio", "vcpu_overcommit_ratio"):
+            if params[name] is not None and not 0 < params[name] < float("inf"):
+                raise InvalidInput(f"{name} {params[name]}", "it is not above 0", "Give a ratio such as 1.0.")
+        self.need, self.checksum = options.parse_need(params["need"] or {})
+        self.require = options.parse_require(params["require"] or {})
+        self.controller_time = options.parse_time(params["controller_time"])
+        self.started = context.clock()
+        self.max_skew = parse_duration(params["max_skew"], "max_skew")
+        # What would leave new instances broken is a failure where some are about to be made.
+        self.bad = FAIL if self.need.makes_instances else WARN
 
-    @staticmethod
-    def _parse_need(need):
-        """Arguments of space.needed."""
-        if need.get("key") is not None:
-            names.check_label(need["key"], "need.key")
-        if need.get("instances") is not None and need["instances"] < 0:
-            raise InvalidInput(f"need.instances {need['instances']}", "it is below 0", "Give the number of new instances.")
-        overlays = []
-        for index, entry in enumerate(need.get("overlays") or ()):
-            name = names.check_label(entry["name"], f"need.overlays[{index}].name")
-            uid = names.derive_uid(need["fleet"], name) if entry.get("uid") is None else names.parse_uid(entry["uid"])
-            if uid is None:
-                raise InvalidInput(f"need.overlays[{index}].uid {entry['uid']!r}", "it is not a UUID", "Leave it out to have it derived.")
-            overlays.append((name, uid, parse_size(entry["capacity"], f"need.overlays[{index}].capacity")))
-        return {
-            "fixed": _size(need, "bytes"), "instances": need.get("instances") or 0, "capacity": _size(need, "capacity"),
-            "image": _size(need, "image"), "key": need.get("key"), "fleet": need.get("fleet"), "overlays": tuple(overlays)}
-
-    @staticmethod
-    def _parse_require(require):
-        given = {name: value for name, value in require.items() if value is not None}
-        for name in ("networks", "bridges"):
-            given[name] = tuple(given.get(name, ()))
-        if "memory" in given:
-            given["memory"] = parse_size(given["memory"], "require.memory", allow_zero=True)
-        if given.get("vcpus", 1) < 1:
-            raise InvalidInput(f"require.vcpus {given['vcpus']}", "it is below 1", "Give what the largest instance needs.")
-        return capability.Require(**given)
+    # -- observe
 
     def observe(self, hypervisor):
-        pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
-        if self.params["refresh"]:
-            hypervisor.refresh_pool(self.pool)
-            pool = hypervisor.pool(self.pool) or pool
-        volumes = hypervisor.volumes(self.pool)
-        free = local.available(pool.path) if sees_pool(hypervisor, pool) else None
-        measured = space.measure(pool, volumes, space.needed(volumes, **self.need), self.reserve, free)
-        found = list(space.checks(measured, self.params["overcommit_ratio"]))
-        if not pool.autostart:
-            found.append(Check(
-                f"pool {pool.name}", WARNING, f"The pool {pool.name} is not started together with the hypervisor.",
-                f"virsh pool-autostart {pool.name}"))
-        found += requirements.look(hypervisor, (self.require,)).checks
+        runtime = python_libraries.runtime()
+        host = requirements.look(hypervisor, (self.require,))
+        domains = hypervisor.domains()
+        pool, refreshed, pool_found = self._look_at_pool(hypervisor)
+        ids = pool_checks.qemu_ids(host.facts.capabilities_xml)
+        state = host_files.look(None if pool is None else pool.path, ids) if hypervisor.is_local() else None
+        user = None if ids is None else (state.user if state is not None else User(*ids))
+        found, measured, newest = list(pool_found), None, None
+        if pool is not None:
+            seen = pool_space.look(hypervisor, pool, domains, self, refreshed)
+            measured, newest = seen.space, seen.newest
+            found += space_checks.checks(measured, self.params["overcommit_ratio"], self.params["overcommit_limit"])
+            found += seen.checks
+            folders = () if state is None else state.folders
+            found += [pool_checks.autostart(pool), pool_checks.access(pool, folders, user, self.bad)]
+            found += pool_checks.labels(
+                pool, pool_checks.security_models(host.facts.capabilities_xml), folders, state is not None and state.selinux_enforcing)
+        found += host_checks.kvm(None if state is None else state.kvm, user, self.require.virt_type)
+        found += host.checks
+        found += budget.checks(
+            budget.use_of(domains, self.need.uids), host.facts, self.require.memory, self.require.vcpus_total,
+            self.params["memory_overcommit_ratio"], self.params["vcpu_overcommit_ratio"], None if state is None else state.memory_available)
+        found += host_checks.versions(host.facts)
+        found += [
+            host_checks.libraries(runtime, self.need.makes_instances), host_checks.limits(hypervisor.daemon_limits()),
+            host_checks.guests_service(None if state is None else state.guests),
+            host_checks.clocks(self.started, self.controller_time, hypervisor.is_local(), newest, self.max_skew)]
         return Seen(measured, tuple(found))
+
+    def _look_at_pool(self, hypervisor):
+        """(model.Pool or None, was it refreshed, Checks of what is wrong with it)."""
+        exclusive, name = self.params["exclusive"], f"pool {self.pool}"
+        found, refreshed = [], False
+        try:
+            pool = usable_pool(hypervisor, self.pool, exclusive)
+            if self.params["refresh"]:
+                try:
+                    hypervisor.refresh_pool(self.pool)
+                    refreshed = True
+                except Kvm2Error as error:
+                    found.append(Check(
+                        f"refresh of {name}", WARN, f"The pool could not be refreshed, so its figures may be old: {error.cause}.",
+                        error.hint or f"See: virsh pool-refresh {self.pool}."))
+                pool = usable_pool(hypervisor, self.pool, exclusive)
+            return pool, refreshed, found
+        except Kvm2Error as error:
+            if error.kind != PERMANENT:
+                raise
+            return None, False, [*found, Check(name, FAIL, f"The pool {self.pool} cannot be used: {error.cause}.", error.hint, error.kind)]
+
+    # -- result
 
     def plan(self, seen):
         return Plan()
 
     def predict(self, seen, plan):
         for check in seen.checks:
-            if check.status == WARNING:
-                self.context.warn(f"{check.message} {check.hint}")
-        result = {"space": seen.space.as_dict(), "checks": [check.as_dict() for check in seen.checks]}
+            if check.status == WARN:
+                self.context.warn(f"{check.message} {check.hint}".rstrip())
+        result = {"checks": [check.as_dict() for check in seen.checks], "report": table(seen.checks)}
+        if seen.space is not None:
+            result["space"] = seen.space.as_dict()
         if self.params["fail"]:
             self.context.guard(None, lambda: requirements.refuse_failed(seen.checks, "prepare", f"pool {self.pool} and its hypervisor"))
         return result
 
     def apply(self, hypervisor, seen, plan):
         return self.predict(seen, plan)
-
-
-def _size(need, name):
-    return 0 if need.get(name) is None else parse_size(need[name], f"need.{name}", allow_zero=True)

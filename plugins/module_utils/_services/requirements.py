@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple
 
-from .._host import local
+from .._host import host_files
 from .._policy import capability
-from .._policy.checks import FAILED, Check
+from .._policy.checks import FAIL, Check
 from .._policy.errors import Kvm2Error, kind_of_several
 from .._policy.model import HostFacts
 
@@ -37,7 +37,7 @@ class HostSide:
 def look(hypervisor, requires):
     """The HostSide of a hypervisor with its checks for each capability.Require, every check once."""
     facts, networks = hypervisor.host(), hypervisor.networks()
-    bridges = local.bridges() if hypervisor.is_local() else None
+    bridges = host_files.bridges() if hypervisor.is_local() else None
     known = {}
 
     def capabilities(virt_type, arch, machine):
@@ -68,7 +68,7 @@ def require_of(wanted):
 
 def refuse_failed(checks, act, obj):
     """Raise one error that lists all failed checks, if there are any."""
-    failed = [check for check in checks if check.status == FAILED]
+    failed = [check for check in checks if check.status == FAIL]
     if failed:
         raise Kvm2Error(
             kind_of_several(check.kind for check in failed), act, obj, " ".join(check.message for check in failed),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host.hypervisor import Hypervisor
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.host_state import Limits
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import HostFacts, Network
 
 from .calls import Recorder, recorded
@@ -48,9 +49,14 @@ class FakeHypervisor(Recorder, Storage, Guests, Hypervisor):
             for alias, full in machine.machines.items())
         domains = "".join(f"<domain type='{kind}'/>" for kind in machine.virt_types)
         return (
-            f"<capabilities><host><cpu><arch>{machine.arch}</arch></cpu></host><guest><os_type>hvm</os_type>"
+            f"<capabilities><host><cpu><arch>{machine.arch}</arch></cpu><secmodel><model>dac</model><doi>0</doi>"
+            f"<baselabel type='kvm'>+64055:+64055</baselabel><baselabel type='qemu'>+64055:+64055</baselabel></secmodel></host><guest><os_type>hvm</os_type>"
             f"<arch name='{machine.arch}'><wordsize>64</wordsize><emulator>/usr/bin/qemu-system-{machine.arch}</emulator>"
             f"{names}{domains}</arch></guest></capabilities>")
+
+    @recorded
+    def daemon_limits(self):
+        return Limits("libvirtd", "virt-admin", "/etc/libvirt/libvirtd.conf", 5000, 1, 20, 0) if self.is_local() else None
 
     @recorded
     def domain_capabilities(self, virt_type, arch=None, machine=None):

@@ -13,7 +13,8 @@ from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import N
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
 
 GIB = 1024 ** 3
-NETWORKS = (Network("default", "n1", True, "virbr0"), Network("lan", "n2", False, "virbr1"))
+NETWORKS = (
+    Network("default", "n1", True, "virbr0", True), Network("lan", "n2", False, "virbr1", True), Network("late", "n3", True, "virbr2", False))
 
 # What libvirt 11.3 with QEMU 10.0 answers on a machine without KVM and without OVMF, long lists shortened.
 MEASURED = """
@@ -82,9 +83,9 @@ def fake():
 
 
 def checks(fake, **require):
-    found = capability.checks(fake.host(), NETWORKS, ("br0",), fake.domain_capabilities, Require(**require))
+    found = capability.checks(fake.host(), NETWORKS, {"br0": True, "br1": False}, fake.domain_capabilities, Require(**require))
     assert all(check.message.endswith(".") and (check.hint.endswith(".") or not check.hint) for check in found)
-    assert all(check.hint for check in found if check.status == "failed")
+    assert all(check.hint for check in found if check.status == "fail")
     return {check.name: check for check in found}
 
 
@@ -117,29 +118,29 @@ def test_all_problems_at_once(fake):
     found = checks(
         fake, virt_type="qemu", machine="pc-q35-99", firmware="efi", cpu_mode="host-passthrough", networks=("lan", "wan"), bridges=("br9",),
         memory=64 * GIB, vcpus=300)
-    failed = {name for name, check in found.items() if check.status == "failed"}
+    failed = {name for name, check in found.items() if check.status == "fail"}
     assert failed == {
         "machine pc-q35-99", "firmware efi", "cpu_mode host-passthrough", "vcpus 300", "network lan", "network wan", "bridge br9", "memory"}
     assert found["network lan"].hint == "Start it: virsh net-start lan."
-    assert "default, lan" in found["network wan"].message
+    assert "default, lan, late" in found["network wan"].message
     assert "host-model, maximum" in found["cpu_mode host-passthrough"].hint
 
 
 def test_virt_types(fake):
     assert checks(fake, virt_type="qemu")["virt_type qemu"].status == "ok"
     kvm = checks(fake, virt_type="kvm", cpu_mode="maximum")
-    assert kvm["virt_type kvm"].status == "failed"
+    assert kvm["virt_type kvm"].status == "fail"
     assert "/dev/kvm" in kvm["virt_type kvm"].hint
     assert kvm["cpu_mode maximum"].status == "skipped"
     auto = checks(fake, virt_type="auto")["virt_type auto"]
-    assert (auto.status, "slow" in auto.message) == ("warning", True)
+    assert (auto.status, "slow" in auto.message) == ("warn", True)
     fake.machine.virt_types = ["kvm", "qemu"]
     assert checks(fake, virt_type="auto")["virt_type auto"].message == "Guests run with kvm."
 
 
 def test_another_arch(fake):
     found = checks(fake, arch="aarch64", firmware="efi")
-    assert found["arch aarch64"].status == "failed"
+    assert found["arch aarch64"].status == "fail"
     assert "x86_64" in found["arch aarch64"].message
     assert found["firmware efi"].status == "skipped"
 
@@ -155,12 +156,22 @@ def test_bios_is_always_there(fake):
 
 
 def test_more_processors_than_the_host_has_is_a_warning(fake):
-    assert [checks(fake, vcpus=vcpus)[f"vcpus {vcpus}"].status for vcpus in (8, 9, 256)] == ["ok", "warning", "failed"]
+    assert [checks(fake, vcpus=vcpus)[f"vcpus {vcpus}"].status for vcpus in (8, 9, 256)] == ["ok", "warn", "fail"]
 
 
 def test_bridges_that_cannot_be_seen_are_skipped(fake):
     found = capability.checks(fake.host(), NETWORKS, None, fake.domain_capabilities, Require(bridges=("br0",)))
     assert [check.status for check in found] == ["skipped"]
+
+
+def test_a_bridge_that_is_down(fake):
+    down = checks(fake, bridges=("br1", "br0"))
+    assert [(check.status, check.hint) for check in down.values()] == [("fail", "Bring it up: ip link set br1 up."), ("ok", "")]
+
+
+def test_a_network_that_does_not_start_at_boot_is_a_warning(fake):
+    late = checks(fake, networks=("late",))["network late"]
+    assert (late.status, late.hint) == ("warn", "Have it started: virsh net-autostart late.")
 
 
 def test_what_is_returned(fake):

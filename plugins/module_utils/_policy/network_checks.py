@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Networks and bridges that guests are to be attached to."""
+
+from __future__ import annotations
+
+import shlex
+
+from .checks import FAIL, OK, SKIPPED, WARN, Check
+
+
+def networks(known, wanted):
+    """The Checks for names of libvirt networks. known: of model.Network."""
+    by_name = {network.name: network for network in known}
+    for name in wanted:
+        network, check, quoted = by_name.get(name), f"network {name}", shlex.quote(name)
+        if network is None:
+            listed = ", ".join(sorted(by_name)) or "none"
+            yield Check(check, FAIL, f"There is no network {name} (there are: {listed}).", "Define it: virsh net-define, or name another one.")
+        elif not network.active:
+            yield Check(check, FAIL, f"The network {name} is not active.", f"Start it: virsh net-start {quoted}.")
+        elif not network.autostart:
+            yield Check(
+                check, WARN, f"The network {name} is active, but it is not started together with the hypervisor: guests cannot start after a reboot.",
+                f"Have it started: virsh net-autostart {quoted}.")
+        else:
+            yield Check(check, OK, f"The network {name} is active.")
+
+
+def bridges(known, wanted):
+    """The Checks for names of bridges. known: {name: is it up}, or None where they cannot be seen."""
+    for name in wanted:
+        check = f"bridge {name}"
+        if known is None:
+            yield Check(
+                check, SKIPPED, f"Whether there is a bridge {name} cannot be seen over this connection.",
+                "Run the module on the hypervisor to have it checked.")
+        elif name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            yield Check(check, FAIL, f"There is no bridge {name} (there are: {listed}).", f"Make it: ip link add {name} type bridge.")
+        elif not known[name]:
+            yield Check(check, FAIL, f"The bridge {name} is down.", f"Bring it up: ip link set {name} up.")
+        else:
+            yield Check(check, OK, f"The bridge {name} is up.")
