@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import os
 import re
 import shutil
 
+import access
+import containers
 import inventory
 import kvm
 import publish
+import role
 import roots
+from access import says, ssh_command
 from progress import Failure, answer, say, step, wait_until
-from state import HERE, State, digest_of, remove, write_whole
+from state import HERE, State, digest_of, remove
 
 READY = 60  # seconds until a new hypervisor has to answer
+ANSWERS = "virsh -q list >/dev/null && echo answers"
 WELL = (
     "virsh -q list >/dev/null && virsh -q net-info default | grep -q '^Active: *yes'"
     " && virsh -q pool-info default | grep -q '^State: *running' && echo well"
@@ -47,23 +51,33 @@ def parse(hosts: str, release: str) -> dict[str, str]:
 
 def up(state: State, plan: dict[str, str], images: dict[str, str]) -> None:
     """Have these hypervisors and the publish server running; others that are well stay."""
-    _keys(state)
-    gateway = _network(state)
+    access.ensure(state)
+    gateway = containers.network(state)
     works = kvm.proven(state, next(iter(images.values())))
     with step(f"hypervisors {', '.join(plan)}") as this:
         server = _published(state, gateway)
-        how = digest_of(works, *(state.shared / name for name in ("entry.sh", "authorized_keys", "ssh_host_ed25519_key")))
+        how = digest_of(works, role.key(), *(state.shared / name for name in ("entry.sh", "authorized_keys", "ssh_host_ed25519_key")))
         wanted = {name: digest_of(name, images[release], how) for name, release in plan.items()}
         this.detail = "looking at what runs"
-        found = {one["name"]: one for one in _containers(state)}
+        found = {one["name"]: one for one in containers.listed(state)}
         hosts = _kept(state, [one for name, one in found.items() if name not in plan])
         this.detail = "starting what is missing"
 
-        def one(name: str) -> dict:
-            return _one(state, name, plan[name], images[plan[name]], wanted[name], found.get(name), works)
+        def address_of(name: str) -> str:
+            return _found(state, name, wanted[name], found.get(name))
+
+        def start(name: str) -> str:
+            return _started(state, name, plan[name], images[plan[name]], wanted[name], works)
 
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            hosts.update(zip(plan, pool.map(one, plan), strict=True))
+            addresses = dict(zip(plan, pool.map(address_of, plan), strict=True))
+            missing = [name for name in plan if not addresses[name]]
+            new = dict(zip(missing, pool.map(start, missing), strict=True))
+        if new:
+            _prepared(state, plan, new)
+        for name, release in plan.items():
+            address = addresses[name] or new[name]
+            hosts[name] = {"address": address, "release": release, "container": f"{state.prefix}-{name}"}
         hosts = dict(sorted(hosts.items()))
         inventory.write(state, hosts, server, works)
         if publish.running(state) is None:
@@ -76,43 +90,13 @@ def _kept(state: State, others: list[dict]) -> dict[str, dict]:
     """Return the facts of hypervisors that were not asked for and are well; those that are not are removed."""
     kept = {}
     for one in others:
-        address = _address(one["container"]) if one["running"] else ""
+        address = containers.address(one["container"]) if one["running"] else ""
         if address and well(state, address):
             kept[one["name"]] = {"address": address, "release": one["release"], "container": one["container"]}
         else:
             say(f"{one['name']}: it does not answer and was not asked for; it is removed")
-            _drop(state, one)
+            containers.drop(state, one)
     return kept
-
-
-def _keys(state: State) -> None:
-    """Make the user's and the hosts' keys, once for all hosts: so known_hosts is right before the first contact."""
-    for path, comment in ((state.private_key, "kvm2-nested"), (state.shared / "ssh_host_ed25519_key", "kvm2-nested-host")):
-        if not path.exists() or not path.with_name(path.name + ".pub").exists():
-            part = path.with_name(path.name + ".part")
-            public = part.with_name(part.name + ".pub")
-            for left in (part, public):
-                left.unlink(missing_ok=True)
-            answer(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(part)])
-            public.replace(path.with_name(path.name + ".pub"))
-            part.replace(path)
-    kind, key = (state.shared / "ssh_host_ed25519_key.pub").read_text(encoding="ascii").split()[:2]
-    write_whole(state.known_hosts, f"* {kind} {key}\n")
-    write_whole(state.shared / "authorized_keys", state.private_key.with_name("id_ed25519.pub").read_text(encoding="ascii"))
-    for source in (HERE / "hypervisor").iterdir():
-        write_whole(state.shared / source.name, source.read_text(encoding="utf-8"), 0o755)
-
-
-def _network(state: State) -> str:
-    """Create our podman network where it is missing; return the address of its gateway."""
-
-    def gateway() -> str:
-        text = answer(["podman", "network", "inspect", state.prefix], check=False)
-        return json.loads(text)[0]["subnets"][0]["gateway"] if text else ""
-
-    if not gateway():
-        answer(["podman", "network", "create", "--label", state.label, "--disable-dns", state.prefix])
-    return gateway()
 
 
 def _published(state: State, gateway: str) -> dict:
@@ -128,92 +112,62 @@ def _published(state: State, gateway: str) -> dict:
         raise Failure(f"Failed to start the publish server: {reason}.") from reason
 
 
-def _containers(state: State) -> list[dict]:
-    """Return our containers: id, container, name of the host, key, release, and whether podman thinks that it runs."""
-    text = answer(["podman", "ps", "--all", "--no-trunc", "--format", "json", "--filter", f"label={state.label}"])
-    return [
-        {
-            "id": one["Id"],
-            "container": one["Names"][0],
-            "name": one["Labels"].get("egress.kvm2.host", ""),
-            "key": one["Labels"].get("egress.kvm2.key", ""),
-            "release": one["Labels"].get("egress.kvm2.release", ""),
-            "running": one["State"] == "running",
-        }
-        for one in json.loads(text or "[]") or []
-    ]
+def _found(state: State, name: str, key: str, found: dict | None) -> str:
+    """Return the address of a hypervisor that runs already, is the right one and is well; another one of that name is removed."""
+    if not found:
+        return ""
+    address = containers.address(found["container"]) if found["running"] and found["key"] == key else ""
+    if address and well(state, address):
+        return address
+    say(f"{name}: {'there is another version of it' if found['key'] != key else 'it does not answer'}; it is replaced")
+    containers.drop(state, found)
+    return ""
 
 
-def _one(state: State, name: str, release: str, image: str, key: str, found: dict | None, works: bool) -> dict:
-    """Have one hypervisor running and well; return its facts."""
+def _started(state: State, name: str, release: str, image: str, key: str, works: bool) -> str:
+    """Start a hypervisor, as bare as the role left it in its image; return its address once its daemon answers."""
     container = f"{state.prefix}-{name}"
-    facts = {"release": release, "container": container}
-    if found:
-        address = _address(container) if found["running"] and found["key"] == key else ""
-        if address and well(state, address):
-            return {"address": address, **facts}
-        say(f"{name}: {'there is another version of it' if found['key'] != key else 'it does not answer'}; it is replaced")
-        _drop(state, found)
     volume = f"{container}-images"
     answer(["podman", "volume", "rm", "--force", volume], check=False)
     answer(["podman", "volume", "create", "--label", state.label, volume])
-    answer([
-        "podman", "--runtime", "runc", "run", "--detach", "--privileged", "--init", "--name", container, "--hostname", name,
-        "--label", state.label, "--label", f"egress.kvm2.host={name}", "--label", f"egress.kvm2.key={key}",
-        "--label", f"egress.kvm2.release={release}",
-        "--network", state.prefix, "--ulimit", "nofile=8192:8192", "--ulimit", "nproc=8192:8192",
-        "--volume", f"{state.shared}:/etc/kvm2-nested:ro", "--volume", f"{volume}:/var/lib/libvirt/images",
-        image, "/bin/sh", "/etc/kvm2-nested/entry.sh", "kvm" if works else "no-kvm",
-    ])
-    address = _address(container)
-    if not address:
-        raise Failure(f"Failed to find the address of {container}: it has ended. `podman logs {container}` tells why.")
+    labels = {"egress.kvm2.host": name, "egress.kvm2.key": key, "egress.kvm2.release": release}
+    options = ["--privileged", "--volume", f"{volume}:/var/lib/libvirt/images"]
+    options += [word for label, value in labels.items() for word in ("--label", f"{label}={value}")]
+    address = containers.run(state, name, image, options, "kvm" if works else "no-kvm")
+    _wait(state, name, lambda: says(state, address, ANSWERS) == "answers", f"{name} answer on {address}")
+    return address
+
+
+def _prepared(state: State, plan: dict[str, str], addresses: dict[str, str]) -> None:
+    """Let the role hypervisor do the rest of its work on new hypervisors."""
+    with step(f"role hypervisor on {', '.join(addresses)}") as this:
+        hosts = {name: {"address": address, "extra": roots.find(plan[name]).extra} for name, address in addresses.items()}
+        role.apply(state, this, hosts, "main", "role.log")
+    for name, address in addresses.items():
+        _wait(state, name, lambda address=address: well(state, address), f"the default network and pool of {name}")
+
+
+def _wait(state: State, name: str, condition, what: str) -> None:
     try:
-        wait_until(lambda: well(state, address), READY, f"{name} answer on {address} with its default network and pool")
+        wait_until(condition, READY, what)
     except Failure as reason:
-        last = answer(["podman", "logs", "--tail", "15", container], check=False)
-        raise Failure(f"{reason} The end of `podman logs {container}`:\n{last}") from reason
-    return {"address": address, **facts}
-
-
-def _address(container: str) -> str:
-    """Return the address podman gave the container; empty when it has none."""
-    wanted = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-    return answer(["podman", "inspect", "--format", wanted, container], check=False).strip()
-
-
-def ssh_command(state: State, address: str) -> list[str]:
-    """Return the ssh command line up to where the remote command goes."""
-    return [
-        "ssh", "-F", "none", "-i", str(state.private_key), "-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={state.known_hosts}",
-        "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=5", f"root@{address}",
-    ]
+        container = f"{state.prefix}-{name}"
+        raise Failure(f"{reason} The end of `podman logs {container}`:\n{containers.log_of(container)}") from reason
 
 
 def well(state: State, address: str) -> bool:
     """Return whether ssh, libvirtd, its network and its pool are all there."""
-    return answer([*ssh_command(state, address), "-o", "BatchMode=yes", WELL], timeout=15, check=False).strip() == "well"
-
-
-def _drop(state: State, one: dict) -> None:
-    """Remove a container and its volume, also where its processes have vanished without podman's knowledge."""
-    answer(["podman", "rm", "--force", "--time", "0", "--volumes", one["id"]], check=False)
-    if any(left["id"] == one["id"] for left in _containers(state)):
-        # The runtime's record of a container whose processes were killed can be in the way.
-        answer(["runc", "delete", "--force", one["id"]], check=False)
-        answer(["podman", "container", "cleanup", one["id"]], check=False)
-        answer(["podman", "rm", "--force", "--time", "0", one["id"]])
-    answer(["podman", "volume", "rm", "--force", f"{one['container']}-images"], check=False)
+    return says(state, address, WELL) == "well"
 
 
 def down(state: State, hosts: tuple[str, ...] = ()) -> None:
     """Stop and remove the hypervisors and the publish server; with hosts, only these hypervisors."""
     if shutil.which("podman"):
-        found = [one for one in _containers(state) if not hosts or one["name"] in hosts]
+        found = [one for one in containers.listed(state) if not hosts or one["name"] in hosts]
         if found:
             with step(f"stopping {', '.join(sorted(one['name'] or one['container'] for one in found))}"):
                 for one in found:
-                    _drop(state, one)
+                    containers.drop(state, one)
     if not hosts:
         if shutil.which("podman"):
             for volume in answer(["podman", "volume", "ls", "--quiet", "--filter", f"label={state.label}"]).split():
@@ -241,9 +195,9 @@ def status(state: State) -> int:
     server = publish.running(state)
     print("publish server: " + (f"http://{server['address']}:{server['port']}" if server else "does not run"))
     good = bool(server)
-    found = _containers(state) if shutil.which("podman") else []
+    found = containers.listed(state) if shutil.which("podman") else []
     for one in sorted(found, key=lambda one: one["name"]):
-        address = _address(one["container"]) if one["running"] else ""
+        address = containers.address(one["container"]) if one["running"] else ""
         good_one = bool(address) and well(state, address)
         good = good and good_one
         print(f"{one['name']}: {address or 'no address'}, {'well' if good_one else 'not well'}, container {one['container']}")
