@@ -235,7 +235,8 @@ def _mentioned(tree, volumes):
     for disk in tree.iterfind("devices/disk"):
         yield from _chain(disk, disk.find("driver"), volumes)
         for mirror in disk.iterfind("mirror"):
-            yield from _chain(mirror, mirror.find("format"), volumes)
+            # libvirt says that a copy stands alone while it is made, whatever its header names; after the pivot the header counts.
+            yield from ((path, image_format, False) for path, image_format, _ends in _chain(mirror, mirror.find("format"), volumes))
             if mirror.get("file"):
                 yield normal(mirror.get("file")), _type_of(mirror.find("format")), False
     for path in _any_paths(tree):

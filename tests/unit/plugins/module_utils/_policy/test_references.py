@@ -194,6 +194,14 @@ def test_a_volume_that_looks_like_another_may_be_a_link_to_it():
     assert found(volumes, resolve=lambda path: path).users_of(BASE) == ()
 
 
+def test_a_copy_that_libvirt_calls_complete_is_followed_all_the_same():
+    """After the pivot the copy's own header counts, and names what the copy was made on."""
+    copy = "<mirror type='file' job='copy'><format type='qcow2'/><source file='/srv/copy'/><backingStore/></mirror>"
+    one = domain(live=disk("<source file='/pool/o'/>", "raw", below=copy))
+    assert found([volume()], [one], follow={"/srv/copy": (BASE,)}.get).users_of(BASE) == ("domain edge.a",)
+    assert "/srv/copy" in found([volume()], [one]).blocked[0]
+
+
 # -- what cannot be seen
 
 
