@@ -43,11 +43,11 @@ class Hypervisors:
             assert done.returncode == 0, f"{path} ended with {done.returncode}:\n{done.stdout}"
         return done
 
-    def shell(self, host, script):
-        """Output of a shell command on a hypervisor; it must succeed."""
+    def shell(self, host, script, timeout=120):
+        """Output of a shell command on a hypervisor; it must succeed within `timeout` seconds."""
         done = subprocess.run(
             [str(part) for part in command("ssh", host, script)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=120, check=False)
+            text=True, timeout=timeout, check=False)
         assert done.returncode == 0, f"{script!r} on {host} ended with {done.returncode}:\n{done.stdout}"
         return done.stdout
 
