@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "tests" / "tools"))
 
-from nested import INVENTORY, command
+from nested import HOSTS, INVENTORY, command, up_command
 from placement import place
 
 COLLECTIONS = place()
@@ -59,12 +60,13 @@ def ansible_environment():
         ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_INVENTORY_UNPARSED_WARNING="0")
 
 
-def start(*hosts):
-    """Start nested hypervisors (kept when they run already) and describe them."""
+@functools.cache
+def start(release):
+    """Start the nested hypervisor of a release (kept when it runs already) and describe all that run."""
     done = subprocess.run(
-        [str(part) for part in command("up", "--hosts", ",".join(hosts))], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=1800, check=False)
-    assert done.returncode == 0, f"the nested hypervisors {hosts} did not start:\n{done.stdout}"
+        [str(part) for part in up_command(release)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=1800, check=False)
+    assert done.returncode == 0, f"the nested hypervisor {HOSTS[release]} did not start:\n{done.stdout}"
     group = yaml.safe_load(Path(INVENTORY).read_text(encoding="utf-8"))["hypervisors"]
     return Hypervisors(group["hosts"], group.get("vars", {}))
 
@@ -72,4 +74,10 @@ def start(*hosts):
 @pytest.fixture(scope="session")
 def hv1():
     """One nested hypervisor of the default release."""
-    return start("hv1")
+    return start("trixie")
+
+
+@pytest.fixture(scope="session", params=[release for release, host in HOSTS.items() if host != "hv1"])
+def other_release(request):
+    """(hypervisors, name) of a nested hypervisor of each release that is not the default one."""
+    return start(request.param), HOSTS[request.param]

@@ -1,25 +1,45 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every playbook in cases/ must pass against a nested hypervisor. Each starts from and ends with an unchanged pool."""
+"""Every playbook in cases/ must pass against a nested hypervisor of each release. Each starts from and ends with an unchanged hypervisor.
+
+Usually all of them run on the default release and those with a line "# Smoke" on the others too; the rest of the others is extended.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from nested import HOSTS
+
+from .conftest import start
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yml"))
+PARAMETERS = [
+    pytest.param(
+        release, case, id=f"{case.stem}-{release}",
+        marks=[] if host == "hv1" or "\n# Smoke\n" in case.read_text(encoding="utf-8") else [pytest.mark.extended])
+    for release, host in HOSTS.items() for case in CASES
+]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
-def test_case(hv1, case):
-    before = pool_listing(hv1)
-    hv1.playbook(case, "--limit", "hv1,localhost")
-    assert pool_listing(hv1) == before, f"{case.name} left something behind, or took something away"
+@pytest.mark.parametrize("release, case", PARAMETERS)
+def test_case(release, case):
+    hypervisors, host = start(release), HOSTS[release]
+    before = listing(hypervisors, host)
+    hypervisors.playbook(case, "--limit", f"{host},localhost")
+    assert listing(hypervisors, host) == before, f"{case.name} left something behind, or took something away"
 
 
-def pool_listing(hypervisors):
-    """Names, sizes and digests of the pool's files, and the names of all domains."""
+def test_some_cases_run_on_every_release():
+    usual = [parameters.id for parameters in PARAMETERS if not parameters.marks]
+    for release in HOSTS:
+        assert {f"image-{release}", f"instances-{release}"} <= set(usual)
+
+
+def listing(hypervisors, host):
+    """Names, sizes and digests of the pool's files, and the names of all domains, pools and networks."""
     return hypervisors.shell(
-        "hv1", "cd /var/lib/libvirt/images && find . -type f -exec sha256sum {} + | sort; virsh -q list --all --name; virsh -q vol-list default")
+        host, "cd /var/lib/libvirt/images && find . -type f -exec sha256sum {} + | sort; virsh -q list --all --name; virsh -q vol-list default;"
+        " virsh -q pool-list --all; virsh -q net-list --all")

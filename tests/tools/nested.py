@@ -13,11 +13,20 @@ from console import must
 from paths import CACHE, CHECKOUT
 
 INVENTORY = CACHE / "nested" / "inventory.yml"
+# The hypervisors of the integration tests, by release; the first one is the one that most tests use.
+HOSTS = {"trixie": "hv1", "bookworm": "hv-bookworm", "forky": "hv-forky"}
 
 
 def command(*arguments: str) -> list[str | Path]:
     """The harness's command line; it needs the standard library only, so any Python will do."""
     return [sys.executable, CHECKOUT / "tests" / "nested", *arguments]
+
+
+def up_command(*releases: str) -> list[str | Path]:
+    """The harness's command line that has the test hypervisors of these releases running."""
+    hosts = [HOSTS[release] for release in releases]
+    pairs = ",".join(f"{host}={release}" for host, release in zip(hosts, releases, strict=True))
+    return command("up", "--hosts", ",".join(hosts), "--release", pairs)
 
 
 def harness(what: str, *arguments: str) -> None:

@@ -70,8 +70,8 @@ def test(everything: bool) -> int:
     environment.ensure_packages("lint", "unit")
     nested.harness("install the harness's packages", "packages")
     environment.ensure()
-    say("the hypervisor and the guest image are built (where they are not yet) beside lint and sanity; their lines are marked [nested]")
-    hypervisors = Background("nested", nested.command("up", "--hosts", "hv1"))
+    say("hypervisors of each release and the guest image are built (where they are not yet) beside lint and sanity: see the lines marked [nested]")
+    hypervisors = Background("nested", nested.up_command(*nested.HOSTS))
     failed: list[str] = []
     try:
         with Step("lint"):
@@ -82,7 +82,7 @@ def test(everything: bool) -> int:
                 _part("oldest ansible-core", _old_core, failed)
             else:
                 say(f"no Python {'.'.join(map(str, SUPPORTED[-1]))} here: the oldest ansible-core is not tried on this machine")
-        _part("nested hypervisor", lambda: hypervisors.wait("start the nested hypervisor"), failed)
+        _part("nested hypervisors", lambda: hypervisors.wait("start the nested hypervisors"), failed)
     except BaseException:
         hypervisors.stop()
         raise
