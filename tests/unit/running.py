@@ -47,9 +47,7 @@ def run_module(module, hypervisor, check=False, clock=None, **given):
     result = {}
     try:
         service = service_of(module)(parameters(module, **given), context)
-        seen = service.observe(hypervisor)
-        plan = service.plan(seen)
-        result = service.predict(seen, plan) if check else service.apply(hypervisor, seen, plan)
+        plan, result = run.carry_out(service, hypervisor, check)
     except Kvm2Error as error:
         context.failures.insert(0, (None, error))
     if context.failures:

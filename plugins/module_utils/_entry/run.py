@@ -10,14 +10,14 @@ import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._host import libvirt_connection, libvirt_hypervisor
+from .._host import libvirt_connection, libvirt_hypervisor, turn
 from .._host.deadline import Deadline
 from .._host.journal import Journal, who
 from .._policy import names
 from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
 from .._policy.xml import LXML_IMPORT_ERROR
 from .._services import clock
-from .._services.service import Context
+from .._services.service import Context, StartOver
 from .args import connection_arguments, parse_connection
 
 _PACKAGES = {"libvirt": "python3-libvirt (Debian, Ubuntu, Fedora: the same name)", "lxml": "python3-lxml"}
@@ -34,6 +34,7 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
         spec.update(connection_arguments(timeout))
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True, **constraints)
     context = Context(nonce=new_nonce, warn=module.warn)
+    context.turn = turn.take
     plan = result = None
     try:
         if connect:
@@ -43,6 +44,7 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
         if module.check_mode:
             context.nonce = lambda: names.PREDICTED_NONCE
             context.pool_time = clock.newest_seen
+            context.turn = turn.no_turn
         service = service_class(module.params, context)
         hypervisor = None
         if connect:
@@ -51,12 +53,7 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
                 run_command=module.run_command, journal=Journal(module._name, who()))
             hypervisor.why = f"state {module.params['state']} was asked for" if module.params.get("state") else ""
         try:
-            seen = service.observe(hypervisor)
-            plan = service.plan(seen)
-            if module.check_mode:
-                result = service.predict(seen, plan)
-            else:
-                result = service.apply(hypervisor, seen, plan)
+            plan, result = carry_out(service, hypervisor, module.check_mode)
         finally:
             if hypervisor is not None:
                 hypervisor.close()
@@ -68,6 +65,19 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
     if context.failures:
         _fail(module, context, context.failures, result)
     module.exit_json(**finish(plan, result, module._diff))
+
+
+def carry_out(service, hypervisor, check):
+    """(plan, result): observe → plan → [check mode stops here] → apply, begun anew where apply says so."""
+    while True:
+        seen = service.observe(hypervisor)
+        plan = service.plan(seen)
+        if check:
+            return plan, service.predict(seen, plan)
+        try:
+            return plan, service.apply(hypervisor, seen, plan)
+        except StartOver:
+            continue
 
 
 def finish(plan, result, with_diff):

@@ -1,35 +1,50 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sources of images and sums files: the only file that opens a URL."""
+"""Images and sums files over HTTP: the only file that opens a URL."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
-import re
-import socket
 import ssl
-import tempfile
-from dataclasses import dataclass, field
-from typing import Mapping, Optional
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Mapping, Optional
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urljoin
 
 from ansible.module_utils.urls import ConnectionError as UrlConnectionError
 from ansible.module_utils.urls import NoSSLError, SSLValidationError, open_url
 
-from .._policy.errors import PERMANENT, QUOTA, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy import http_text
+from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy.http_text import shown
+from .source import BLOCK, Source
 
-BLOCK = 262144
 TEXT_LIMIT = 4 * 1024 ** 2
+# Seconds before each further try.
+PAUSES = (1, 2, 4)
+# How often one stream is taken up again, however much came in between.
+RESUMES = 50
 _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_REDIRECTS = {301, 302, 303, 307, 308}
+_MOST_REDIRECTS = 10
+_NO_HEAD = {403, 404, 405, 501}
+
+
+def _nothing():
+    """What is called in waits where nobody wants to stop them."""
 
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """As in ansible.builtin.get_url; timeout in seconds, for each wait on the network."""
+    """As in ansible.builtin.get_url; timeout in seconds, for each wait on the network.
+
+    headers, user, password and client certificate are for one server, that of the URL they are given with: a redirect to another one goes
+    without them.  pinned: a checksum tells whether the right thing came, so that a redirect from https to http may be followed.
+    check_stop: called in each wait; what it raises ends the fetch.
+    """
 
     timeout: float = 30
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -42,84 +57,85 @@ class FetchOptions:
     force_basic_auth: bool = False
     http_agent: Optional[str] = None
     ca_path: Optional[str] = None
+    pinned: bool = False
+    check_stop: Callable[[], Any] = _nothing
+
+    def for_url(self, url, given_for):
+        """These options for a request to `url`, where they were given for the URL `given_for`."""
+        if http_text.same_server(given_for, url):
+            return self
+        return replace(self, headers={}, username=None, password=None, force_basic_auth=False, client_cert=None, client_key=None)
+
+    def unpinned(self):
+        return replace(self, pinned=False)
 
 
-def check_url(url, what):
-    """Raise InvalidInput for what is no http or https URL that can be asked."""
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError:
-        good = False
-    if not good or re.search(r"[\x00-\x20\x7f]", url):
-        # Not shown: what does not parse may hold a password anywhere.
-        raise InvalidInput(what, "it is not an http or https URL", "Write it as http://host/path, a blank in it as %20; for a file on the hypervisor use src.")
+class Interrupted(Kvm2Error):
+    """A stream that broke off and cannot be continued: what follows may belong to other content. From the start it can be had."""
 
 
-def shown(url):
-    """The URL without user, password, query and fragment: fit for messages and records."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if ":" in host:
-        host = f"[{host}]"
-    if parts.port:
-        host = f"{host}:{parts.port}"
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+def _check_files(options):
+    """Raise InvalidInput where a file with certificates cannot be read."""
+    for what in ("client_cert", "client_key", "ca_path"):
+        path = getattr(options, what)
+        if path is not None and not os.access(path, os.R_OK):
+            raise InvalidInput(f"{what} {path}", "there is no such file that can be read", "It has to be on the machine the module runs on.")
 
 
-def identifying(url):
-    """The URL as shown, with a digest in the place of its query: two queries are two sources, and what they say stays hidden."""
-    query = urlsplit(url).query
-    return f"{shown(url)}#{hashlib.sha256(query.encode()).hexdigest()[:16]}" if query else shown(url)
+# -- one request
 
 
-class Source:
-    """An open source. length is in bytes, or None where it is not known beforehand."""
+class _Answered(Kvm2Error):
+    """A failure that the server itself told; status is that of HTTP."""
 
-    def __init__(self, name, handle, length, etag=None, last_modified=None):
-        self.name = name
-        self.length = length
-        self.etag = etag
-        self.last_modified = last_modified
-        self._handle = handle
-
-    def blocks(self):
-        """Blocks of the content; a source that ends before its announced length, or goes on after it, is a transient error."""
-        have = 0
-        while True:
-            try:
-                block = self._handle.read(BLOCK)
-            except (http.client.HTTPException, socket.timeout, OSError) as error:
-                raise Kvm2Error(TRANSIENT, "fetch", self.name, error or type(error).__name__, "Try again.") from error
-            have += len(block)
-            if self.length is not None and (have > self.length or (not block and have < self.length)):
-                raise Kvm2Error(
-                    TRANSIENT, "fetch", self.name, f"it announced {self.length} bytes and gave {'more' if have > self.length else have}", "Try again.")
-            if not block:
-                return
-            yield block
-
-    def close(self):
-        self._handle.close()
+    def __init__(self, name, status, reason):
+        kind = TRANSIENT if status in _TRY_AGAIN else PERMANENT
+        hint = "Try again later." if kind == TRANSIENT else "Check the URL and the rights to it."
+        super().__init__(kind, "fetch", name, f"the server answered {status} {reason}", hint)
+        self.status = status
 
 
-def _request(url, options, method):
+def _request(url, options, method="GET", more_headers=()):
+    """The answer to a request, redirects followed; 304 is an answer. Raises Kvm2Error for everything else above 299."""
+    _check_files(options)
+    at = url
+    for _count in range(_MOST_REDIRECTS):
+        answer = _request_once(at, options.for_url(at, url), method, more_headers)
+        if answer.status not in _REDIRECTS:
+            return answer
+        target = answer.headers.get("Location")
+        answer.close()
+        if not target:
+            raise Kvm2Error(PERMANENT, "fetch", f"URL {shown(at)}", f"the server answered {answer.status} without saying where to go", "Check the URL.")
+        target = urljoin(at, target.strip().replace(" ", "%20"))
+        http_text.check_url(target, f"the redirect from URL {shown(at)}")
+        if at.lower().startswith("https:") and not target.lower().startswith("https:") and not options.pinned:
+            raise Kvm2Error(
+                PERMANENT, "fetch", f"URL {shown(at)}", f"it redirects from https to {shown(target)}, where anybody on the way could answer",
+                "Pin the image with a checksum, or give an https URL that stays so.")
+        at = target
+    raise Kvm2Error(PERMANENT, "fetch", f"URL {shown(url)}", f"it redirects more than {_MOST_REDIRECTS} times", "Check the URL.")
+
+
+def _request_once(url, options, method, more_headers):
     headers = dict(options.headers)
     # What is hashed must be the file itself, not what a server made of it.
     headers.setdefault("Accept-Encoding", "identity")
+    headers.update(more_headers)
     name = f"URL {shown(url)}"
     try:
         return open_url(
             url, method=method, headers=headers, timeout=options.timeout, validate_certs=options.validate_certs, use_proxy=options.use_proxy,
             url_username=options.username, url_password=options.password, force_basic_auth=options.force_basic_auth,
             http_agent=options.http_agent or "egress.kvm2", ca_path=options.ca_path, client_cert=options.client_cert,
-            client_key=options.client_key, follow_redirects="safe", decompress=False)
+            client_key=options.client_key, follow_redirects="none", decompress=False)
     except HTTPError as error:
-        kind = TRANSIENT if error.code in _TRY_AGAIN else PERMANENT
-        hint = "Try again later." if kind == TRANSIENT else "Check the URL and the rights to it."
-        raise Kvm2Error(kind, "fetch", name, f"the server answered {error.code} {error.reason}", hint) from error
+        if error.code == 304 or error.code in _REDIRECTS:
+            return error
+        error.close()
+        raise _Answered(name, error.code, error.reason) from error
     except (SSLValidationError, NoSSLError, ssl.SSLError) as error:
-        raise Kvm2Error(PERMANENT, "fetch", name, error, "Give the authority's certificate with ca_path.") from error
+        raise _untrusted(name, error) from error
     except URLError as error:
         raise _unreachable(name, error.reason) from error
     except (UrlConnectionError, http.client.HTTPException, OSError) as error:
@@ -129,35 +145,121 @@ def _request(url, options, method):
 
 
 def _unreachable(name, cause):
+    # A handshake can break off because of the certificates or because of the network; only the former stays so.
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return Kvm2Error(PERMANENT, "fetch", name, cause, "Give the authority's certificate with ca_path.")
-    return Kvm2Error(TRANSIENT, "fetch", name, cause, "Check that the server answers from the machine the module runs on; then try again.")
+        return _untrusted(name, cause)
+    return Kvm2Error(
+        TRANSIENT, "fetch", name, cause or type(cause).__name__, "Check that the server answers from the machine the module runs on; then try again.")
 
 
-def _length(response):
-    text = response.headers.get("Content-Length")
-    if response.headers.get("Transfer-Encoding") or text is None or not text.strip().isdigit():
-        return None
-    return int(text)
+def _untrusted(name, cause):
+    return Kvm2Error(
+        PERMANENT, "fetch", name, cause, "Give the authority's certificate with ca_path, and client_cert where the server asks for one.")
+
+
+def wait(seconds, check_stop):
+    """Wait so long, or until check_stop raises."""
+    while seconds > 0:
+        check_stop()
+        step = min(seconds, 0.5)
+        threading.Event().wait(step)
+        seconds -= step
+
+
+def _with_patience(url, options, *arguments):
+    """_request, tried again where that can help."""
+    for pause in PAUSES:
+        try:
+            return _request(url, options, *arguments)
+        except Kvm2Error as error:
+            if error.kind != TRANSIENT:
+                raise
+        wait(pause, options.check_stop)
+    return _request(url, options, *arguments)
+
+
+# -- images
+
+
+class HttpSource(Source):
+    """An image over HTTP. A transfer that breaks off is taken up where it was, if the server says that it still has the same content."""
+
+    def __init__(self, url, options, answer):
+        super().__init__(f"URL {shown(url)}", answer, http_text.length(answer.headers))
+        self.etag = answer.headers.get("ETag")
+        self.last_modified = answer.headers.get("Last-Modified")
+        self._url = url
+        self._options = options
+
+    def blocks(self):
+        have, resumes = 0, 0
+        while True:
+            try:
+                block = self._handle.read(BLOCK)
+                problem = f"it broke off after {have} of {self.length} bytes"
+            except (http.client.HTTPException, OSError) as error:
+                block, problem = b"", f"it broke off after {have} bytes ({error or type(error).__name__})"
+            else:
+                if not block and self.length in (None, have):
+                    return
+            if block:
+                have += len(block)
+                yield block
+                continue
+            resumes += 1
+            if resumes > RESUMES:
+                raise Kvm2Error(TRANSIENT, "fetch", self.name, f"it broke off {resumes} times, at last after {have} bytes", "Try again.")
+            self._resume(have, problem)
+
+    def _resume(self, have, problem):
+        """Have the rest sent, from byte `have` on."""
+        self._handle.close()
+        validator = http_text.resumable(self.etag, self.last_modified)
+        if validator is None:
+            raise Interrupted(TRANSIENT, "fetch", self.name, f"{problem}, and the server names no version to go on with", "Try again.")
+        answer = _with_patience(self._url, self._options, "GET", {"Range": f"bytes={have}-", "If-Range": validator}.items())
+        if answer.status != 206 or not http_text.continues(answer.headers, have, self.length, self.etag, self.last_modified):
+            answer.close()
+            raise Interrupted(TRANSIENT, "fetch", self.name, f"{problem}, and the server does not go on from there", "Try again.")
+        self._handle = answer
 
 
 def open_source(url, options):
-    response = _request(url, options, "GET")
-    return Source(f"URL {shown(url)}", response, _length(response), response.headers.get("ETag"), response.headers.get("Last-Modified"))
+    return HttpSource(url, options, _with_patience(url, options))
 
 
-def probe(url, options):
-    """Length in bytes of what a URL would give, or None where the server does not say; nothing is fetched."""
+def probe(url, options, size):
+    """(length in bytes or None, the first `size` bytes or more) of what a URL would give; little more than those is fetched."""
     try:
-        response = _request(url, options, "HEAD")
-    except Kvm2Error as error:
-        if "answered 405" in error.cause or "answered 501" in error.cause:
-            return None
+        answer = _with_patience(url, options, "GET", {"Range": f"bytes=0-{size - 1}"}.items())
+    except _Answered as error:
+        if error.status == 416:
+            return 0, b""
         raise
     try:
-        return _length(response)
+        length = http_text.whole_length(answer.headers) if answer.status == 206 else http_text.length(answer.headers)
+        return length, answer.read(size)
+    except (http.client.HTTPException, OSError) as error:
+        raise _unreachable(f"URL {shown(url)}", error) from error
     finally:
-        response.close()
+        answer.close()
+
+
+def is_unchanged(url, options, etag, last_modified):
+    """Does a URL still give what it gave with these validators? None where the server gives nothing to tell by."""
+    headers = {name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", last_modified)) if value}.items()
+    try:
+        answer = _with_patience(url, options, "HEAD", headers)
+    except _Answered as error:
+        if error.status not in _NO_HEAD:
+            raise
+        answer = _with_patience(url, options, "GET", headers)
+    try:
+        if answer.status == 304:
+            return True
+        return http_text.same_version(answer.headers, etag, last_modified)
+    finally:
+        answer.close()
 
 
 def read_text(url, options):
@@ -172,36 +274,3 @@ def read_text(url, options):
         return data.decode("utf-8", "replace")
     finally:
         source.close()
-
-
-def open_file(path):
-    name = f"file {path}"
-    try:
-        handle = open(path, "rb")
-        info = os.fstat(handle.fileno())
-    except OSError as error:
-        raise Kvm2Error(PERMANENT, "read", name, error.strerror or error, "src names a file on the machine the module runs on.") from error
-    return Source(name, handle, info.st_size)
-
-
-def spool(source, folder):
-    """Copy a source of unknown length into an unnamed temporary file, so that its length is known."""
-    try:
-        handle = tempfile.TemporaryFile(dir=folder)
-    except OSError as error:
-        raise Kvm2Error(PERMANENT, "use", f"tmpdir {folder}", error.strerror or error, "Give a folder that exists and can be written.") from error
-    try:
-        length = 0
-        for block in source.blocks():
-            handle.write(block)
-            length += len(block)
-        handle.flush()
-    except OSError as error:
-        handle.close()
-        raise Kvm2Error(
-            QUOTA, "spool", f"{source.name} in {folder or tempfile.gettempdir()}", error.strerror or error, "Give a tmpdir with more room.") from error
-    except Kvm2Error:
-        handle.close()
-        raise
-    handle.seek(0)
-    return Source(source.name, handle, length, source.etag, source.last_modified)

@@ -90,9 +90,13 @@ class Hypervisor(ABC):
         """Give a volume that no guest has open another capacity in bytes."""
 
     @abstractmethod
-    def upload(self, pool, name, blocks, length):
+    def upload(self, pool, name, blocks, length, sparse=False):
         """Send exactly `length` bytes from the iterable `blocks` into a volume. A source that is longer or shorter, or raises, aborts the
-        stream: never one byte more is sent, and a short one is never finished."""
+        stream: never one byte more is sent, and a short one is never finished. sparse: zeros become holes, whose space is given back."""
+
+    @abstractmethod
+    def dig_holes(self, path):
+        """Give the space of the zeros in a local file back to its filesystem; None when that was done, else why not."""
 
     @abstractmethod
     def download(self, pool, name, offset, length):

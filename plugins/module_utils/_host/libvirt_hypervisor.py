@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .._policy.model import HostFacts
-from . import convert, daemon_limits, qemu_img
+from . import convert, daemon_limits, holes, qemu_img
 from .hypervisor import Hypervisor
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
@@ -48,6 +48,11 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
         if self._run_command is None or not self.is_local():
             return None
         return qemu_img.backing_chain(self._run_command, path)
+
+    def dig_holes(self, path):
+        if self._run_command is None or not self.is_local():
+            return "its file is on another machine"
+        return holes.dig(self._run_command, path)
 
     def host(self):
         obj = f"hypervisor {self.uri}"

@@ -13,6 +13,8 @@ from .libvirt_connection import Connection, libvirt
 
 # The largest block that the remote protocol of every supported release sends in one message.
 BLOCK = 262120
+# A hole of that size is worth the extra messages.
+PIECE = 65536
 # An empty overlay takes some 200 KiB.
 LEAST_ROOM = 1024 ** 2
 
@@ -110,29 +112,44 @@ class StorageCalls(Connection):
         handle = self._the_volume(pool, name, "resize")
         self._call("resize-volume", "resize", f"volume {name} in pool {pool}", handle.resize, capacity, 0)
 
-    def upload(self, pool, name, blocks, length):
+    def upload(self, pool, name, blocks, length, sparse=False):
         obj = f"volume {name} in pool {pool}"
         stream = self._call("upload", "upload", obj, self._conn.newStream, 0)
         handle = self._the_volume(pool, name, "upload")
-        self._call("upload", "upload", obj, handle.upload, stream, 0, length, 0)
+        flags = libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM if sparse else 0
+        self._call("upload", "upload", obj, handle.upload, stream, 0, length, flags)
         finished = False
         try:
-            sent = 0
+            sent = hole = 0
             for block in blocks:
                 # One byte more than was declared ends the daemon of some releases; fewer would be filled up with zeros.
                 if sent + len(block) > length:
                     raise Kvm2Error(TRANSIENT, "upload", obj, f"the source has more than the {length} bytes it announced", "Try again.")
-                view = memoryview(block)
-                while len(view):
-                    view = view[self._call("upload", "upload", obj, stream.send, bytes(view[:BLOCK])):]
                 sent += len(block)
+                for piece in _pieces(block) if sparse else (block,):
+                    if sparse and piece.count(0) == len(piece):
+                        hole += len(piece)
+                        continue
+                    hole = self._send_hole(stream, obj, hole)
+                    self._send(stream, obj, piece)
             if sent != length:
                 raise Kvm2Error(TRANSIENT, "upload", obj, f"the source ended after {sent} of {length} bytes", "Try again.")
+            self._send_hole(stream, obj, hole)
             self._call("upload", "finish the upload of", obj, stream.finish)
             finished = True
         finally:
             if not finished:
                 _abort(stream)
+
+    def _send(self, stream, obj, data):
+        while data:
+            taken = self._call("upload", "upload", obj, stream.send, data if len(data) <= BLOCK else data[:BLOCK])
+            data = data[taken:] if taken < len(data) else b""
+
+    def _send_hole(self, stream, obj, size):
+        if size:
+            self._call("upload", "upload", obj, stream.sendHole, size, 0)
+        return 0
 
     def download(self, pool, name, offset, length):
         obj = f"volume {name} in pool {pool}"
@@ -151,6 +168,11 @@ class StorageCalls(Connection):
         finally:
             if not finished:
                 _abort(stream)
+
+
+def _pieces(block):
+    """A block in parts small enough that holes between data are seen."""
+    return (block[at:at + PIECE] for at in range(0, len(block), PIECE))
 
 
 def _abort(stream):

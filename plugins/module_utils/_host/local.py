@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from .._policy.errors import TRANSIENT, Kvm2Error
 
@@ -27,17 +28,63 @@ def available(path):
     return stat.f_bavail * stat.f_frsize
 
 
-def make_durable(path):
-    """fsync a file and the folder it is in."""
-    for target in (path, os.path.dirname(path)):
+class Syncer:
+    """Writes a file's pages to the disk while something else fills it, so that little is left to do at the end.
+
+    The file is kept open from the start, since only then every write error of it is told here. Use as a context manager; finish() begins the
+    last sync, that of the folder with it, and wait() raises what went wrong in any of them.
+    """
+
+    INTERVAL = 0.2
+
+    def __init__(self, path):
+        self._path = path
+        self._filled, self._leave = threading.Event(), threading.Event()
+        self._error = None
         try:
-            descriptor = os.open(target, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise Kvm2Error(TRANSIENT, "make durable", f"file {target}", error, "Check the storage below the pool.") from error
+            raise self._failure(error) from error
+        self._thread = threading.Thread(target=self._run, name="kvm2-sync", daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_problem):
+        self._leave.set()
+        self._filled.set()
+        self._thread.join()
+        os.close(self._descriptor)
+
+    def _run(self):
+        try:
+            while not self._filled.wait(self.INTERVAL):
+                os.fdatasync(self._descriptor)
+            if not self._leave.is_set():
+                os.fsync(self._descriptor)
+                _sync_folder(os.path.dirname(self._path))
+        except OSError as error:
+            self._error = error
+
+    def finish(self):
+        self._filled.set()
+
+    def wait(self):
+        self._thread.join()
+        if self._error is not None:
+            raise self._failure(self._error) from self._error
+
+    def _failure(self, error):
+        return Kvm2Error(TRANSIENT, "make durable", f"file {self._path}", error.strerror or error, "Check the storage below the pool.")
+
+
+def _sync_folder(path):
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def filesystem_type(path):

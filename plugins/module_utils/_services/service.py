@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 
+from .._host import turn
 from .._policy.errors import Kvm2Error
 from . import clock as pool_clock
 
@@ -23,6 +24,7 @@ class Context:
     pool_time(hypervisor, pool, volumes, wall_clock) gives seconds since the epoch; the one for check mode writes nothing and may be early.
     progress(done, total, phase) is told how many bytes of a long step are through, at each block of some 256 KiB. phase: fetch (from the source),
     store (from a temporary file into the pool), verify (read back) or wait (for another run, in seconds); total is None where it is not known.
+    turn(what, patience, waiting) gives a _host.turn.Turn; the one for check mode, and the default, writes nothing and never waits.
     check_stop() raises a Kvm2Error where the run has to end early. It is asked at each block and in each wait, from more than one thread.
     """
 
@@ -30,6 +32,7 @@ class Context:
         self.nonce = nonce
         self.clock = clock
         self.pool_time = pool_clock.probed
+        self.turn = turn.no_turn
         self.progress = _ignore
         self.check_stop = _ignore
         self.warn = warn
@@ -50,6 +53,10 @@ class Context:
     def failed(self, item, error):
         """Note that one item of a set failed; the others go on and the module fails at the end."""
         self.failures.append((item, error))
+
+
+class StartOver(Exception):
+    """Raised by apply where all that it made is gone again and the run can begin anew, from observe on; apply bounds how often."""
 
 
 class Service(ABC):
@@ -73,4 +80,4 @@ class Service(ABC):
 
     @abstractmethod
     def apply(self, hypervisor, seen, plan):
-        """Do the plan and return the result."""
+        """Do the plan and return the result, or raise StartOver."""

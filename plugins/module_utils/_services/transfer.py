@@ -22,6 +22,16 @@ def hashing(blocks, *digests):
         yield block
 
 
+def watched(blocks, total, phase, progress, check_stop):
+    """Pass blocks on; tell progress(done, total, phase) and ask check_stop() at each. total: bytes or None."""
+    done = 0
+    for block in blocks:
+        check_stop()
+        done += len(block)
+        progress(done, total, phase)
+        yield block
+
+
 def prefetch(blocks, depth=8):
     """Iterate over blocks that a thread of its own reads ahead, at most `depth` of them. Leaving early stops the thread."""
     waiting, stop = queue.Queue(depth), threading.Event()

@@ -176,7 +176,7 @@ class Storage:
             file.size = capacity
 
     @recorded
-    def upload(self, pool, name, blocks, length):
+    def upload(self, pool, name, blocks, length, sparse=False):
         obj = f"volume {name} in pool {pool} on {self.uri}"
         state, file = self._the_volume("upload", "upload", pool, name)
         sent = 0
@@ -191,8 +191,19 @@ class Storage:
             file.write(sent, bytes(block))
             file.mtime = self.machine.now
             sent += len(block)
+            if sparse and not any(block):
+                file.allocated -= len(block)
+                state.available += len(block)
         if sent != length:
             raise Kvm2Error(TRANSIENT, "upload", obj, f"the source ended after {sent} of {length} bytes", "Try again.")
+
+    @recorded
+    def dig_holes(self, path):
+        file = self.machine.file(path)
+        if not self.is_local() or file is None:
+            return "its file is on another machine"
+        file.allocated = sum(BLOCK for at in range(0, file.size, BLOCK) if any(file.read(at, min(BLOCK, file.size - at))))
+        return None
 
     @recorded
     def download(self, pool, name, offset, length):

@@ -3,109 +3,142 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import http.server
+import contextlib
+import http.client
 import threading
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import fetch
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, InvalidInput, Kvm2Error
+from ansible_collections.egress.kvm2.tests.unit import certificates, odd_server
 
-DATA = bytes(range(256)) * 4096
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def do_GET(self):
-        kind = self.path.partition("?")[0].strip("/")
-        if kind.isdigit():
-            self.send_error(int(kind))
-            return
-        if kind == "redirect":
-            self.send_response(302)
-            self.send_header("Location", "/whole")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(200)
-        if kind == "chunked":
-            self.send_header("Transfer-Encoding", "chunked")
-        elif kind == "unknown":
-            self.close_connection = True
-        else:
-            self.send_header("Content-Length", str(len(DATA)))
-        self.send_header("ETag", '"1"')
-        self.end_headers()
-        if self.command == "HEAD":
-            return
-        if kind == "chunked":
-            self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(DATA), DATA))
-        elif kind == "short":
-            self.wfile.write(DATA[:1000])
-            self.close_connection = True
-        else:
-            self.wfile.write(DATA)
-
-    def log_message(self, *arguments):
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def url():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
+DATA = bytes(range(256)) * 8192
 OPTIONS = fetch.FetchOptions(timeout=5, use_proxy=False)
 
 
-@pytest.mark.parametrize("path, length", [("whole", len(DATA)), ("redirect", len(DATA)), ("chunked", None), ("unknown", None)])
-def test_sources(url, path, length):
-    source = fetch.open_source(f"{url}/{path}", OPTIONS)
+@contextlib.contextmanager
+def serving(server):
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(fetch, "PAUSES", (0, 0, 0))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "image").write_bytes(DATA)
+    (tmp_path / "empty").write_bytes(b"")
+    return tmp_path
+
+
+@pytest.fixture
+def server(folder):
+    return odd_server.Server(folder)
+
+
+@pytest.fixture
+def url(server):
+    with serving(server) as address:
+        yield address
+
+
+def content(url, options=OPTIONS):
+    source = fetch.open_source(url, options)
+    try:
+        return b"".join(source.blocks())
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("way, length", [
+    ("plain", len(DATA)), ("redirect", len(DATA)), ("chunked", None), ("closed", None), ("noranges", len(DATA)), ("flaky", len(DATA)),
+])
+def test_sources(url, way, length):
+    source = fetch.open_source(f"{url}/{way}/image", OPTIONS)
     assert source.length == length
     assert b"".join(source.blocks()) == DATA
     source.close()
 
 
-def test_a_source_of_unknown_length_is_spooled(url, tmp_path):
-    source = fetch.open_source(f"{url}/chunked", OPTIONS)
-    spooled = fetch.spool(source, str(tmp_path))
-    source.close()
-    assert spooled.length == len(DATA) and b"".join(spooled.blocks()) == DATA
-    spooled.close()
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("way", ["plain", "noranges", "redirect"])
+def test_probe_tells_length_and_beginning_and_fetches_little_more(url, server, way):
+    length, head = fetch.probe(f"{url}/{way}/image", OPTIONS, 1000)
+    assert length == len(DATA) and head == DATA[:1000]
+    assert server.requests[-1][2]["Range"] == "bytes=0-999"
 
 
-def test_probe_fetches_nothing(url):
-    assert fetch.probe(f"{url}/whole", OPTIONS) == len(DATA)
-    assert fetch.probe(f"{url}/chunked", OPTIONS) is None
-    assert fetch.probe(f"{url}/405", OPTIONS) is None
+@pytest.mark.parametrize("way", ["chunked", "closed"])
+def test_probe_of_unknown_length(url, way):
+    assert fetch.probe(f"{url}/{way}/image", OPTIONS, 1000) == (None, DATA[:1000])
 
 
-@pytest.mark.parametrize("status, kind", [
-    (404, "permanent"), (403, "permanent"), (410, "permanent"), (429, "transient"), (500, "transient"), (503, "transient"),
+def test_probe_of_an_empty_file(url):
+    assert fetch.probe(f"{url}/plain/empty", OPTIONS, 1000) == (0, b"")
+
+
+@pytest.mark.parametrize("status, kind, requests", [
+    (404, "permanent", 1), (403, "permanent", 1), (410, "permanent", 1), (429, "transient", 4), (500, "transient", 4), (503, "transient", 4),
 ])
-def test_status(url, status, kind):
-    for call in (fetch.open_source, fetch.probe):
+def test_status(url, server, status, kind, requests):
+    for call in (fetch.open_source, lambda *given: fetch.probe(*given, 1000)):
+        server.requests.clear()
         with pytest.raises(Kvm2Error) as caught:
-            call(f"{url}/{status}?token=secret", OPTIONS)
+            call(f"{url}/status/{status}?token=secret", OPTIONS)
         assert caught.value.kind == kind and str(status) in caught.value.message and "secret" not in caught.value.message
+        assert len(server.requests) == requests
 
 
-def test_a_server_that_breaks_off_is_transient(url):
-    source = fetch.open_source(f"{url}/short", OPTIONS)
-    with pytest.raises(Kvm2Error) as caught:
-        b"".join(source.blocks())
-    assert caught.value.kind == "transient"
+def test_a_transfer_that_breaks_off_goes_on_where_it_was(url, server):
+    assert content(f"{url}/drop/image") == DATA
+    (_get, _path, first), (_get, _path, second) = server.requests
+    assert "Range" not in first
+    assert second["Range"].startswith("bytes=") and 0 < int(second["Range"][6:-1]) <= len(DATA) // 2
+    assert second["If-Range"].startswith('"')
+
+
+@pytest.mark.parametrize("way, word", [
+    ("dropnorange", "does not go on from there"), ("dropchange", "does not go on from there"), ("dropweak", "names no version"),
+])
+def test_a_transfer_that_cannot_go_on_is_said_to_be_interrupted(url, way, word):
+    source = fetch.open_source(f"{url}/{way}/image", OPTIONS)
+    got = []
+    with pytest.raises(fetch.Interrupted, match=word) as caught:
+        got.extend(source.blocks())
+    assert caught.value.kind == "transient" and DATA.startswith(b"".join(got))
+    source.close()
+
+
+def test_resuming_is_bounded(folder, monkeypatch):
+    monkeypatch.setattr(fetch, "RESUMES", 3)
+    monkeypatch.setattr(fetch, "BLOCK", 1000)
+
+    class Dripping(odd_server.Handler):
+        def _send(self, data, chunked):
+            self.wfile.write(data[:1000])
+            self.close_connection = True
+
+    server = odd_server.Server(folder, handler=Dripping)
+    with serving(server) as url, pytest.raises(Kvm2Error, match="broke off 4 times"):
+        content(f"{url}/plain/image")
+    assert len(server.requests) == 4
+
+
+def test_a_wait_can_be_stopped():
+    def stop():
+        raise Kvm2Error(PERMANENT, "go on with", "the fetch", "nobody waits for it")
+    with pytest.raises(Kvm2Error, match="nobody waits"):
+        fetch.wait(1000, stop)
 
 
 def test_a_server_that_is_not_there_is_transient():
@@ -114,28 +147,126 @@ def test_a_server_that_is_not_there_is_transient():
     assert caught.value.kind == "transient" and "refused" in caught.value.message
 
 
+def test_basic_auth(url, server):
+    asked = replace(OPTIONS, username="someone", password="secret")
+    assert content(f"{url}/auth/image", asked) == DATA
+    assert content(f"{url}/auth/image", replace(asked, force_basic_auth=True)) == DATA
+    assert content(f"{url.replace('//', '//someone:secret@')}/auth/image") == DATA
+    with pytest.raises(Kvm2Error) as caught:
+        content(f"{url}/auth/image", replace(asked, password="wrong"))
+    assert caught.value.kind == "permanent" and "401" in caught.value.message and "wrong" not in caught.value.message
+
+
+def test_headers(url):
+    assert content(f"{url}/token/image", replace(OPTIONS, headers={"X-Token": "secret"})) == DATA
+    with pytest.raises(Kvm2Error, match="403"):
+        content(f"{url}/token/image")
+
+
+def test_credentials_do_not_follow_a_redirect_to_another_server(url, server, folder):
+    other = odd_server.Server(folder)
+    options = replace(OPTIONS, username="someone", password="secret", force_basic_auth=True, headers={"X-Token": "secret", "Authorization": "Bearer x"})
+    with serving(other) as elsewhere:
+        assert content(f"{url}/to?to={elsewhere}/plain/image", options) == DATA
+        assert content(f"{url}/to?to={url}/auth/image", replace(options, headers={})) == DATA
+    ((_get, _path, seen),) = other.requests
+    assert "Authorization" not in seen and "X-Token" not in seen
+    assert server.requests[0][2]["X-Token"] == "secret"
+
+
+def test_redirects_end(url):
+    with pytest.raises(Kvm2Error, match="redirects more than 10 times") as caught:
+        content(f"{url}/loop")
+    assert caught.value.kind == "permanent"
+    with pytest.raises(InvalidInput, match="the redirect"):
+        content(f"{url}/to?to=ftp://127.0.0.1/x")
+
+
+@pytest.mark.parametrize("way, etag, expected", [
+    ("plain", None, True), ("plain", '"other"', False), ("nohead", None, True), ("nohead", '"other"', False), ("novalidators", None, None),
+])
+def test_unchanged(url, server, way, etag, expected):
+    source = fetch.open_source(f"{url}/{way}/image", OPTIONS)
+    source.close()
+    assert fetch.is_unchanged(f"{url}/{way}/image", OPTIONS, etag or source.etag, source.last_modified if etag is None else None) is expected
+
+
 def test_text_is_bounded(url, monkeypatch):
-    assert len(fetch.read_text(f"{url}/whole", OPTIONS)) > 0
+    assert len(fetch.read_text(f"{url}/plain/image", OPTIONS)) > 0
     monkeypatch.setattr(fetch, "TEXT_LIMIT", 1000)
     with pytest.raises(Kvm2Error, match="larger than a list of checksums"):
-        fetch.read_text(f"{url}/whole", OPTIONS)
+        fetch.read_text(f"{url}/plain/image", OPTIONS)
 
 
-def test_files(tmp_path):
-    path = tmp_path / "image"
-    path.write_bytes(DATA)
-    source = fetch.open_file(str(path))
-    assert source.length == len(DATA) and b"".join(source.blocks()) == DATA
-    source.close()
-    with pytest.raises(Kvm2Error) as caught:
-        fetch.open_file(str(tmp_path / "none"))
-    assert caught.value.kind == "permanent"
+class Proxy(odd_server.Handler):
+    """Forwards plain requests to where they are meant for."""
+
+    def _answer(self):
+        self.server.requests.append((self.command, self.path, dict(self.headers.items())))
+        host, _slash, path = self.path.partition("//")[2].partition("/")
+        link = http.client.HTTPConnection(host, timeout=5)
+        link.request(self.command, f"/{path}", headers=dict(self.headers.items()))
+        answer = link.getresponse()
+        body = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
 
 
-@pytest.mark.parametrize("url, text", [
-    ("https://user:pw@host:8443/a/b.qcow2?token=x#f", "https://host:8443/a/b.qcow2"),
-    ("http://[::1]:80/a", "http://[::1]:80/a"),
-    ("http://host", "http://host"),
-])
-def test_shown_hides_secrets(url, text):
-    assert fetch.shown(url) == text
+def test_proxy_of_the_environment(url, folder, monkeypatch):
+    proxy = odd_server.Server(folder, handler=Proxy)
+    with serving(proxy) as address:
+        monkeypatch.setenv("http_proxy", address)
+        monkeypatch.setenv("no_proxy", "")
+        assert content(f"{url}/plain/image", replace(OPTIONS, use_proxy=True)) == DATA
+        assert len(proxy.requests) == 1
+        assert content(f"{url}/plain/image", OPTIONS) == DATA
+        assert len(proxy.requests) == 1
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@contextlib.contextmanager
+def serving_tls(folder, authority, ask_client=False):
+    server = odd_server.Server(folder)
+    server.socket = certificates.server_context(authority, ask_client).wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    with serving(server) as address:
+        yield address.replace("http:", "https:").replace("127.0.0.1", "localhost")
+
+
+def test_tls_with_an_authority_of_its_own(folder, authority):
+    with serving_tls(folder, authority) as url:
+        assert content(f"{url}/plain/image", replace(OPTIONS, ca_path=authority.ca)) == DATA
+        assert content(f"{url}/plain/image", replace(OPTIONS, validate_certs=False)) == DATA
+        with pytest.raises(Kvm2Error, match="ca_path") as caught:
+            content(f"{url}/plain/image")
+        assert caught.value.kind == "permanent"
+
+
+def test_client_certificate(folder, authority):
+    trusting = replace(OPTIONS, ca_path=authority.ca)
+    with serving_tls(folder, authority, ask_client=True) as url:
+        assert content(f"{url}/plain/image", replace(trusting, client_cert=authority.cert, client_key=authority.key)) == DATA
+        with pytest.raises(Kvm2Error):
+            content(f"{url}/plain/image", trusting)
+
+
+def test_a_redirect_from_https_to_http_needs_a_checksum(folder, authority, url):
+    trusting = replace(OPTIONS, ca_path=authority.ca)
+    with serving_tls(folder, authority) as secure:
+        asked = f"{secure}/to?to={url}/plain/image"
+        with pytest.raises(Kvm2Error, match="redirects from https to") as caught:
+            content(asked, trusting)
+        assert caught.value.kind == "permanent"
+        assert content(asked, replace(trusting, pinned=True)) == DATA
+
+
+@pytest.mark.parametrize("what", ["client_cert", "client_key", "ca_path"])
+def test_missing_certificate_files(what):
+    with pytest.raises(InvalidInput, match=f"{what} /nowhere.pem"):
+        fetch.open_source("http://127.0.0.1:9/x", replace(OPTIONS, **{what: "/nowhere.pem"}))

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import qcow2, seed
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import image_kinds, qcow2, seed
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, InvalidInput
 
 CLUSTER = 65536
@@ -179,17 +179,32 @@ def zipped():
 
 @pytest.mark.parametrize("declared", ["qcow2", "raw"])
 @pytest.mark.parametrize(("data", "part"), [
-    (gzip.compress(image()), "compressed (gzip), and this version imports only uncompressed"), (lzma.compress(image()), "compressed (xz)"),
-    (bz2.compress(image()), "compressed (bzip2)"), (b"(\xb5/\xfd" + bytes(600), "compressed (zstd)"), (zipped(), "zip archive"),
+    (gzip.compress(image()), "compressed twice: there is gzip"), (lzma.compress(image()), "xz data inside"),
+    (bz2.compress(image()), "bzip2 data inside"), (b"(\xb5/\xfd" + bytes(600), "zstd data inside"), (zipped(), "zip archive"),
     (tar("disk.raw"), "tar archive"), (b"<!DOCTYPE html>\n<html><body>404</body></html>\n", "HTML or XML page"),
     (b"\n\n  <HTML><head>", "HTML or XML page"), (b"<?xml version='1.0'?><Error/>", "HTML or XML page"), (b"Not Found\n", "text"),
     (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "text"), (b"\xef\xbb\xbfhello", "text"), ("Größe\n".encode("latin-1"), "text"),
-    (b"# Disk DescriptorFile\nversion=1\n", "text"), (b"LUKS\xba\xbe" + bytes(600), "LUKS"), (b"KDMV" + bytes(600), "VMDK"),
+    (b"# Disk DescriptorFile\nversion=1\n", "VMDK"), (b"LUKS\xba\xbe" + bytes(600), "LUKS"), (b"KDMV" + bytes(600), "VMDK"),
     (b"conectix" + bytes(600), "VHD"), (b"vhdxfile" + bytes(600), "VHDX"), (bytes(64) + b"\x7f\x10\xda\xbe" + bytes(600), "VDI"),
     (b"QED\0" + bytes(600), "QED"), (b"WithoutFreeSpace" + bytes(600), "Parallels"),
-    (seed.render("#cloud-config\n", "instance-id: a\n"), "ISO 9660")])
+    (seed.render("#cloud-config\n", "instance-id: a\n"), "ISO 9660"), (bytes(32769) + b"BEA01" + bytes(30000), "ISO 9660")])
 def test_what_is_no_disk_image_is_told_by_name(data, part, declared):
     assert part in refused(data, declared)
+
+
+@pytest.mark.parametrize(("head", "kind"), [
+    (gzip.compress(b"x"), "gzip"), (lzma.compress(b"x"), "xz"), (bz2.compress(b"x"), "bzip2"), (bz2.compress(b""), "bzip2"),
+    (b"(\xb5/\xfd" + bytes(600), "zstd"), (b"\x50\x2a\x4d\x18" + bytes(4), "zstd"), (b"\x5f\x2a\x4d\x18" + bytes(4), "zstd"),
+    (b"\x04\x22\x4d\x18" + bytes(9), "lz4"), (b"LZIP\1", "lzip"), (bytes(image()), None), (bytes(1024), None), (b"", None), (b"BZh9", None)])
+def test_compression_is_told_by_content(head, kind):
+    assert image_kinds.compression(head) == kind
+
+
+@pytest.mark.parametrize(("sector", "part"), [
+    (b"conectix" + bytes(504), "VHD"), (b"koly" + bytes(508), "DMG"), (bytes(512), None), (b"", None), (bytes(504) + b"conectix", None)])
+def test_what_only_the_last_sector_tells(sector, part):
+    refusal = image_kinds.last_sector_refusal(sector)
+    assert refusal is None if part is None else part in refusal[0]
 
 
 # -- overlays

@@ -1,0 +1,158 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a source to content that can go into a pool: hashed as fetched, unpacked, inspected, its length known before it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+
+from .._host import decompress, fetch, source, spool
+from .._policy import http_text, image_kinds, qcow2
+from .._policy.errors import PERMANENT, InvalidInput, Kvm2Error
+from . import transfer
+
+# What a qcow2 file may hold besides its disk: tables and refcounts, some ten-thousandth of it, and a little for small ones.
+_OVERHEAD_SHARE, _OVERHEAD_LEAST = 256, 64 * 1024 ** 2
+
+
+class Content:
+    """An image on its way, made from ImageOptions; use as a context manager.
+
+    length and info (qcow2.ImageInfo) are known once it is entered. blocks() gives the content once; after it (where the image was spooled:
+    before it as well) fetched is "<algorithm>:<hex>" of what was fetched, and check() raises where that is not what was asked for.
+    """
+
+    def __init__(self, options, checksum, pool_path, context):
+        """pool_path: the pool's folder where it is on this machine, else None."""
+        self._options = options
+        self._checksum = checksum
+        self._pool_path = pool_path
+        self._context = context
+        self._digest = hashlib.new(checksum.algorithm if checksum else "sha256")
+        self._stored = hashlib.sha256()
+        self._last = LastSector()
+        self._source = self._spooled = self._blocks = None
+        self.length = self.info = None
+
+    def __enter__(self):
+        self._source = open_source(self._options)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_problem):
+        self.close()
+
+    def close(self):
+        for one in (self._source, self._spooled):
+            if one is not None:
+                one.close()
+
+    @property
+    def name(self):
+        return self._source.name
+
+    @property
+    def etag(self):
+        return self._source.etag or ""
+
+    @property
+    def last_modified(self):
+        return self._source.last_modified or ""
+
+    @property
+    def fetched(self):
+        return f"{self._digest.name}:{self._digest.hexdigest()}"
+
+    @property
+    def stored(self):
+        """Hex sha256 of what blocks() has given."""
+        return self._stored.hexdigest()
+
+    def _prepare(self):
+        fetching = transfer.watched(
+            self._source.blocks(), self._source.length, "fetch", self._context.progress, self._context.check_stop)
+        head, blocks = transfer.take_head(transfer.hashing(fetching, self._digest), qcow2.HEAD)
+        kind = image_kinds.compression(head)
+        if kind is None and self._source.length is not None:
+            self.length = self._source.length
+            self.info = self._inspect(head, self.length)
+            self._blocks = blocks
+            if self._digest.name == self._stored.name:
+                # What is fetched is what is stored: hashed once.
+                self._stored = self._digest
+            return
+        blocks = transfer.prefetch(blocks)
+        if kind is not None:
+            head, blocks = transfer.take_head(decompress.decompressed(blocks, kind, self.name, self._most()), qcow2.HEAD)
+        # What is wrong with its beginning is said before the rest is fetched.
+        self._inspect(head, None if len(head) >= qcow2.HEAD else len(head))
+        self._spooled = spool.spool(blocks, self.name, self._options.tmpdir, self._pool_path, self._source.length or 0)
+        self.check()
+        self.length = self._spooled.length
+        self.info = self._inspect(head, self.length)
+        self._blocks = transfer.watched(self._spooled.blocks(), self.length, "store", self._context.progress, self._context.check_stop)
+
+    def _inspect(self, head, length):
+        return qcow2.inspect(head[:qcow2.HEAD], length, self._options.format, self.name, self._options.max_virtual_size)
+
+    def _most(self):
+        """The most bytes that it may unpack to."""
+        limit = self._options.max_virtual_size
+        if limit is None or self._options.format == "raw":
+            return limit
+        return limit + limit // _OVERHEAD_SHARE + _OVERHEAD_LEAST
+
+    def blocks(self):
+        digests = () if self._stored is self._digest else (self._stored,)
+        return transfer.hashing(self._blocks, self._last, *digests)
+
+    def check(self):
+        """Raise where another digest was asked for."""
+        if self._checksum is not None and self._digest.hexdigest() != self._checksum.digest:
+            raise Kvm2Error(
+                PERMANENT, "import", self.name,
+                f"its {self._digest.name} is {self._digest.hexdigest()} but {self._checksum.digest} was asked for",
+                "Correct checksum, or find out who changed the image.")
+
+    def check_end(self):
+        """Raise where the end of what was read shows that it is no raw image."""
+        refusal = image_kinds.last_sector_refusal(self._last.sector) if self.info.format == "raw" else None
+        if refusal is not None:
+            raise InvalidInput(self.name, *refusal)
+
+
+class LastSector:
+    """Keeps the last sector of the blocks it is updated with, as a hash object is."""
+
+    def __init__(self):
+        self.sector = b""
+
+    def update(self, block):
+        self.sector = (self.sector + bytes(block[-image_kinds.SECTOR:]))[-image_kinds.SECTOR:]
+
+
+def open_source(options):
+    return fetch.open_source(options.url, options.fetch) if options.url is not None else source.open_file(options.src)
+
+
+def look(options):
+    """(length in bytes or None, qcow2.ImageInfo or None) of the image that would be imported, from its first bytes. None where it is
+    compressed and so not known without fetching it. Raises where it would be refused for those bytes."""
+    if options.url is not None:
+        length, head = fetch.probe(options.url, options.fetch, qcow2.HEAD)
+        name = f"URL {http_text.shown(options.url)}"
+    else:
+        opened = source.open_file(options.src)
+        try:
+            name, length = opened.name, opened.length
+            head = transfer.take_head(opened.blocks(), qcow2.HEAD)[0][:qcow2.HEAD]
+        finally:
+            opened.close()
+    if image_kinds.compression(head) is not None:
+        return None, None
+    return length, qcow2.inspect(head, length, options.format, name, options.max_virtual_size)

@@ -1,0 +1,141 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Publishing a base: volume, upload, a look at what the pool stored, sync, record. Whatever fails, only what this call made is removed."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from .._host import local
+from .._policy import record, volume_xml
+from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
+from . import bases, transfer
+from .pools import sees_pool
+
+# libvirt 11.3 dies of a full disk in a sparse stream, 12.8 reports it (as virConnectGetLibVersion counts).
+SPARSE_STREAMS_SINCE = 12008000
+
+
+class Importer:
+    """Brings one image into a pool. options: image_options.ImageOptions; pool: model.Pool; checksum: Checksum or None."""
+
+    def __init__(self, hypervisor, options, pool, checksum, context):
+        self._hypervisor = hypervisor
+        self._options = options
+        self._pool = pool
+        self._checksum = checksum
+        self._context = context
+        # The files of the pool can be seen and synced only where the module runs on the machine of the daemon.
+        self._local = sees_pool(hypervisor, pool)
+
+    def run(self, name, content, did):
+        """The Published base under `name` (a BaseName) of a Content. did("fetch" | "create" | "publish") is called once that is done."""
+        try:
+            volume, durable = self._fill(name, content, did)
+            did("create")
+            new = self._record(content, durable)
+        except BaseException:
+            # Only what this call created, under its own nonce.
+            self._clean_up(lambda: self._hypervisor.delete_volume(self._pool.name, str(name)))
+            raise
+        try:
+            self._publish(name, new)
+        except BaseException:
+            # The record may have been seen complete, so somebody may use the base already: it is retired, not deleted.
+            self._clean_up(lambda: bases.retire(self._hypervisor, self._pool.name, name, volume.path))
+            raise
+        did("publish")
+        return bases.Published(name, volume, new)
+
+    def _clean_up(self, undo):
+        try:
+            undo()
+        except Kvm2Error as error:
+            # The first failure is the one to report; what stays has no valid record, nobody uses it, and the collector takes it.
+            self._context.warn(f"Left behind for the collector: {error.message}")
+
+    def _fill(self, name, content, did):
+        """The volume with what was fetched, as read back, and whether it is durable: (model.Volume, bool)."""
+        hypervisor, pool = self._hypervisor, self._pool.name
+        made = hypervisor.create_volume(pool, volume_xml.raw_volume(str(name), content.length, mode="0444"))
+        seen = self._local and local.exists(made.path)
+        with contextlib.ExitStack() as stack:
+            syncer = stack.enter_context(local.Syncer(made.path)) if seen else None
+            blocks = stack.enter_context(contextlib.closing(transfer.prefetch(content.blocks())))
+            hypervisor.upload(pool, str(name), blocks, content.length, sparse=self._options.sparse and not seen)
+            content.check()
+            content.check_end()
+            did("fetch")
+            if self._options.sparse and seen:
+                self._dig(made.path)
+            if syncer is not None:
+                syncer.finish()
+            volume = self._look(name, content)
+            if self._options.verify != "never":
+                read_back(hypervisor, pool, str(name), content.length, content.stored, self._context)
+            if syncer is not None:
+                syncer.wait()
+        if syncer is None:
+            self._context.warn(
+                f"The base {name} in pool {pool} could not be made durable over {hypervisor.uri}: after a power cut check it with verify: always.")
+        return volume, syncer is not None
+
+    def _dig(self, path):
+        problem = self._hypervisor.dig_holes(path)
+        if problem is not None:
+            self._context.warn(f"The file {path} stays fully allocated: {problem}.")
+
+    def _look(self, name, content):
+        """See that the pool has what was sent, and takes it for what it is."""
+        obj = f"base {name} in pool {self._pool.name}"
+        self._hypervisor.refresh_pool(self._pool.name)
+        volume = self._hypervisor.volume(self._pool.name, str(name))
+        if volume is None:
+            raise Kvm2Error(TRANSIENT, "import", obj, "it was removed during the upload", "Run again.")
+        if volume.physical != content.length:
+            raise Kvm2Error(TRANSIENT, "import", obj, f"the pool holds {volume.physical} of {content.length} bytes", "Run again.")
+        if volume.format != self._options.format:
+            raise Kvm2Error(
+                PERMANENT, "import", obj, f"libvirt takes it for {volume.format} instead of {self._options.format}", "Check format and the image.")
+        return volume
+
+    def _record(self, content, durable):
+        checksum, options = self._checksum, self._options
+        return record.Record(
+            key=options.key, format=options.format, size=content.length, digest=content.stored, fetched=content.fetched,
+            source=options.source_name, checksum=str(checksum) if checksum else "", checksum_url=options.checksum_url,
+            virtual_size=content.info.virtual_size, published_at=self._context.clock(), durable=durable, etag=content.etag,
+            last_modified=content.last_modified)
+
+    def _publish(self, name, new):
+        if not all(text.isprintable() for text in (new.etag, new.last_modified)):
+            new = replace(new, etag="", last_modified="")
+        data = record.render(new)
+        self._hypervisor.create_volume(self._pool.name, volume_xml.raw_volume(name.record, len(data), mode="0444"))
+        self._hypervisor.upload(self._pool.name, name.record, [data], len(data))
+
+
+def check_sparse(hypervisor, pool):
+    """Raise where a sparse image would endanger the daemon: a sparse stream gives the volume's space back while it runs, and what a daemon
+    does when the disk then fills up was measured. On the pool's own machine the holes are made afterwards, without such a stream."""
+    if sees_pool(hypervisor, pool):
+        return
+    version = hypervisor.host().libvirt_version
+    if version < SPARSE_STREAMS_SINCE:
+        raise Kvm2Error(
+            PERMANENT, "make sparse", f"an image over {hypervisor.uri}",
+            f"a full disk in the middle could end its libvirt {version // 10 ** 6}.{version // 1000 % 1000}",
+            "Leave sparse out, run the module on the hypervisor itself, or use libvirt 12.8 or newer there.")
+
+
+def read_back(hypervisor, pool, name, length, digest, context):
+    """Raise where what the pool holds under that name has another sha256 than `digest`."""
+    blocks = transfer.watched(hypervisor.download(pool, name, 0, length), length, "verify", context.progress, context.check_stop)
+    with contextlib.closing(transfer.prefetch(blocks)) as ahead:
+        found = transfer.digest_of(ahead)
+    if found != digest:
+        raise Kvm2Error(
+            PERMANENT, "verify", f"base {name} in pool {pool}", f"its sha256 is {found} and not {digest}",
+            "The pool's storage gave back other bytes than were sent; do not use this base. Remove its record to have it fetched again.")
