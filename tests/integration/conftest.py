@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "tests" / "tools"))
 
-from nested import HOSTS, INVENTORY, command, up_command
+from nested import INVENTORY, command
 from placement import place
 
 COLLECTIONS = place()
@@ -44,11 +43,11 @@ class Hypervisors:
             assert done.returncode == 0, f"{path} ended with {done.returncode}:\n{done.stdout}"
         return done
 
-    def shell(self, host, script, timeout=120):
-        """Output of a shell command on a hypervisor; it must succeed within `timeout` seconds."""
+    def shell(self, host, script):
+        """Output of a shell command on a hypervisor; it must succeed."""
         done = subprocess.run(
             [str(part) for part in command("ssh", host, script)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=timeout, check=False)
+            text=True, timeout=120, check=False)
         assert done.returncode == 0, f"{script!r} on {host} ended with {done.returncode}:\n{done.stdout}"
         return done.stdout
 
@@ -60,13 +59,12 @@ def ansible_environment():
         ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_INVENTORY_UNPARSED_WARNING="0")
 
 
-@functools.cache
-def start(release):
-    """Start the nested hypervisor of a release (kept when it runs already) and describe all that run."""
+def start(*hosts, release="trixie"):
+    """Start nested hypervisors (kept when they run already) and describe them."""
     done = subprocess.run(
-        [str(part) for part in up_command(release)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=1800, check=False)
-    assert done.returncode == 0, f"the nested hypervisor {HOSTS[release]} did not start:\n{done.stdout}"
+        [str(part) for part in command("up", "--hosts", ",".join(hosts), "--release", release)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, f"the nested hypervisors {hosts} did not start:\n{done.stdout}"
     group = yaml.safe_load(Path(INVENTORY).read_text(encoding="utf-8"))["hypervisors"]
     return Hypervisors(group["hosts"], group.get("vars", {}))
 
@@ -74,10 +72,12 @@ def start(release):
 @pytest.fixture(scope="session")
 def hv1():
     """One nested hypervisor of the default release."""
-    return start("trixie")
+    return start("hv1")
 
 
-@pytest.fixture(scope="session", params=[release for release, host in HOSTS.items() if host != "hv1"])
+@pytest.fixture(scope="session", params=["bookworm", "forky"])
 def other_release(request):
-    """(hypervisors, name) of a nested hypervisor of each release that is not the default one."""
-    return start(request.param), HOSTS[request.param]
+    """(hypervisors, name) of a nested hypervisor of each release that is not the default one; it is taken down afterwards."""
+    name = f"hv-{request.param}"
+    yield start(name, release=request.param), name
+    subprocess.run([str(part) for part in command("down", "--hosts", name)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=120, check=True)
