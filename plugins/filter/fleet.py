@@ -12,6 +12,7 @@ author:
 description:
   - Checks the definition against the published JSON Schema C(schemas/fleet.schema.json) of this collection, and what a schema cannot say.
     Every problem is reported, with its path in the definition and with what is allowed.
+  - The result holds no password and may be kept as a fact.
   - Places the instances on the hypervisors that the definition names. The inventory is not looked at, so every run places alike.
 requirements:
   - jsonschema 3.0 or newer for the Python that runs Ansible
@@ -56,20 +57,31 @@ _value:
       type: str
       returned: always
     networks:
-      description: The interfaces of each instance.
+      description: The interfaces of each instance, with C(subnet), C(gateway) and C(first) where the definition has them.
       type: list
       elements: dict
       returned: always
     proxy:
-      description: The proxy, with C(engine), C(port) and C(allow).
+      description: The fleet's own proxy, with C(engine), C(port), C(allow), and C(user) where it has one.
       type: dict
+      returned: always
+    dns:
+      description: The name servers, with C(servers) and C(search) where they are given.
+      type: dict
+      returned: always
+    authorized_keys:
+      description: The SSH keys that may log in to the guests.
+      type: list
+      elements: str
       returned: always
     hypervisors:
       description: The weight of each hypervisor by its name.
       type: dict
       returned: always
     instances:
-      description: The instances, each with C(name), C(uid), C(memory), C(vcpus), C(disk) and C(hypervisor).
+      description:
+        - The instances, each with C(name), C(uid), C(memory), C(vcpus), C(disk), C(hypervisor), C(proxy), and C(addresses), which has its own
+          address on each network, or V(null) where a DHCP server gives one.
       type: list
       elements: dict
       returned: always
@@ -116,12 +128,17 @@ def find_problems(value):
     return schema_text.problems(validator.iter_errors({schema_text.VARIABLE: definition})) or fleet.problems(definition)
 
 
-def fleet_filter(value):
+def valid(value):
+    """The definition as plain values; fails with every problem where there are some. No message shows a password."""
     problems = find_problems(value)
     if problems:
         lines = "".join(f"\n- {text}" for text in problems)
         raise AnsibleFilterError(f"The fleet definition is not valid:{lines}")
-    complete = fleet.normalise(plain(value, schema_text.VARIABLE))
+    return plain(value, schema_text.VARIABLE)
+
+
+def fleet_filter(value):
+    complete = fleet.normalise(valid(value))
     for text in complete["warnings"]:
         Display().warning(text)
     return complete

@@ -11,7 +11,7 @@ author:
   - egress.kvm2 contributors (@egress-kvm2)
 description:
   - Makes the entries of the fact C(kvm2_fleet_endpoints) for one hypervisor. They hold no password.
-positional: hypervisor, instances, checks
+positional: hypervisor, instances, checks, family
 options:
   _input:
     description:
@@ -35,6 +35,12 @@ options:
     type: list
     elements: dict
     default: []
+  family:
+    description:
+      - The kind of address that the proxies are reached by.
+    type: str
+    choices: [ipv4, ipv6]
+    default: ipv4
 seealso:
   - plugin: egress.kvm2.fleet_table
     plugin_type: filter
@@ -65,7 +71,7 @@ _value:
       type: str
       returned: always
     address:
-      description: The address of the instance, or V(null) while it has none.
+      description: The address of the instance, as its definition or else its hypervisor tells, or V(null) while it has none.
       type: str
       returned: always
     port:
@@ -73,11 +79,15 @@ _value:
       type: int
       returned: always
     scheme:
-      description: How the proxy is spoken to.
+      description: How the proxy is spoken to, V(http) or V(socks5).
+      type: str
+      returned: always
+    engine:
+      description: The program that the proxy is.
       type: str
       returned: always
     url:
-      description: The URL of the proxy, or V(null) while it has no address.
+      description: The URL of the proxy, without user and password, or V(null) while it has no address.
       type: str
       returned: always
     state:

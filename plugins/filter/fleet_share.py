@@ -63,6 +63,16 @@ _value:
       type: list
       elements: dict
       returned: always
+    interfaces:
+      description: The interfaces of each instance, as M(egress.kvm2.kvm2_domain) takes them as C(networks).
+      type: list
+      elements: dict
+      returned: always
+    declared:
+      description: The families, V(ipv4) or V(ipv6), of which the definition gives each of the instances an address.
+      type: list
+      elements: str
+      returned: always
     networks:
       description: The libvirt networks that they need.
       type: list

@@ -14,6 +14,7 @@ description:
   - Asks for a URL through each of O(proxies), from the machine that the module runs on, and returns what each one answered.
   - All proxies are asked at the same time, and each again until it answers as expected or O(wait) is over. The module fails at the end
     and names every proxy that did not.
+  - Proves the other way round, too, that a proxy refuses whom it should (O(proxies[].expect)).
   - Changes nothing, needs no libvirt, and never goes through another proxy that the environment names.
 extends_documentation_fragment:
   - egress.kvm2.attributes
@@ -49,8 +50,28 @@ options:
         description:
           - How the proxy is spoken to.
         type: str
-        choices: [http]
+        choices: [http, socks5]
         default: http
+      user:
+        description:
+          - The user to log in to the proxy with. Needs O(proxies[].password).
+        type: str
+      password:
+        description:
+          - The password of O(proxies[].user).
+        type: str
+      expect:
+        description:
+          - V(answer) wants O(url) answered with O(expect_status).
+          - V(refused) wants the proxy to turn the request away, by the status 401, 403 or 407, or as SOCKS5 does it, by refusing login or
+            connection, or by closing the connection that it accepted. Where nothing listens or nothing answers, that is not refused.
+        type: str
+        choices: [answer, refused]
+        default: answer
+      source_address:
+        description:
+          - The address of this machine to ask from, by default the one that the route to the proxy has.
+        type: str
   url:
     description:
       - The C(http) URL that is asked for through each proxy.
@@ -88,6 +109,22 @@ EXAMPLES = r"""
         port: 3128
   register: check
 
+- name: See that a SOCKS5 proxy takes its user and nobody else
+  egress.kvm2.kvm2_proxy_check:
+    url: http://egress.example.com/whoami
+    proxies:
+      - name: proxy-03
+        address: 192.168.122.19
+        port: 1080
+        scheme: socks5
+        user: operator
+        password: "{{ vault_proxy_password }}"
+      - name: proxy-03 without a password
+        address: 192.168.122.19
+        port: 1080
+        scheme: socks5
+        expect: refused
+
 - name: Show the address that each one is seen by
   ansible.builtin.debug:
     msg: "{{ check.proxies | items2dict(key_name='name', value_name='egress_address') }}"
@@ -115,8 +152,13 @@ proxies:
       returned: always
       type: int
       sample: 3128
+    scheme:
+      description: How it was spoken to.
+      returned: always
+      type: str
+      sample: http
     url:
-      description: The proxy's own URL.
+      description: The proxy's own URL, without user and password.
       returned: always
       type: str
       sample: http://192.168.122.17:3128
@@ -135,6 +177,11 @@ proxies:
       returned: always
       type: str
       sample: '{"address": "192.0.2.7"}'
+    refused:
+      description: How the proxy refused, where O(proxies[].expect=refused) and it did. V(null) elsewhere.
+      returned: always
+      type: str
+      sample: null
     egress_address:
       description: The field C(address) of an answer whose body is a JSON object, such as the address that the server saw, or V(null).
       returned: always
@@ -214,8 +261,13 @@ ARGUMENTS = {
             "name": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
             "port": {"type": "int", "required": True},
-            "scheme": {"type": "str", "choices": ["http"], "default": "http"},
+            "scheme": {"type": "str", "choices": ["http", "socks5"], "default": "http"},
+            "user": {"type": "str"},
+            "password": {"type": "str", "no_log": True},
+            "expect": {"type": "str", "choices": ["answer", "refused"], "default": "answer"},
+            "source_address": {"type": "str"},
         },
+        "required_together": [("user", "password")],
     },
     "url": {"type": "str", "required": True},
     "timeout": {"type": "str", "default": "10s"},

@@ -22,14 +22,18 @@ def render(config):
 
     Only mappings, lists, text, numbers, booleans and None can be in it; anything else is refused and named by its path.
     """
-    if yaml is None:
-        raise Kvm2Error(PERMANENT, "render", "the cloud-init configuration", "PyYAML cannot be imported", "Install it where Ansible runs.")
     if not isinstance(config, dict):
         hint = "Give a mapping, such as {packages: [tinyproxy]}."
         raise InvalidInput("the cloud-init configuration", f"it is a {type(config).__name__}", hint)
-    text = yaml.dump(
-        plain(config, "cloud-config"), Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=float("inf"))
-    return HEADER + text
+    return HEADER + dump(config, "cloud-config")
+
+
+def dump(config, path="network-config"):
+    """A mapping as YAML, in the form that render() tells; `path` names it where something cannot be in it."""
+    if yaml is None:
+        raise Kvm2Error(PERMANENT, "render", "the cloud-init configuration", "PyYAML cannot be imported", "Install it where Ansible runs.")
+    return yaml.dump(
+        plain(config, path), Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=float("inf"))
 
 
 def plain(value, path):

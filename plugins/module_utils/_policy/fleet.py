@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import ipaddress
 
-from . import names, placement
+from . import access, guest_network, names, placement
+from .engines import ENGINES
 from .errors import InvalidInput
 from .schema_text import VARIABLE, shown
 from .units import SMALLEST_MEMORY, parse_size
 
 _SIZING = {"memory": "512MiB", "vcpus": 1, "disk": "4GiB"}
-_PROXY = {"engine": "tinyproxy", "port": 3128, "allow": []}
+_NETWORKS = ({"network": "default"},)
+_ENGINE = "tinyproxy"
 _PREFIX = "proxy"
 
 
@@ -42,8 +44,8 @@ def problems(definition):
         checks += [(f"{path}.sizing.{key}", _SIZES[key], item["sizing"][key]) for key in ("memory", "disk") if key in item.get("sizing", {})]
         if item.get("hypervisor") is not None and item["hypervisor"] not in hypervisors:
             found.append(f"{path}.hypervisor: {item['hypervisor']!r} is not among the fleet's hypervisors, {', '.join(hypervisors)}")
-    allow = definition.get("proxy", {}).get("allow", [])
-    checks += [(f"{VARIABLE}.proxy.allow[{index}]", _network, text) for index, text in enumerate(allow)]
+    checks += [(f"{path}.allow[{index}]", guest_network.parse_network, text)
+               for path, proxy in _proxies(definition, listed) for index, text in enumerate(proxy.get("allow", []))]
     checks.append((f"{VARIABLE}.name", names.check_label, definition["name"]))
     checks.append((f"{VARIABLE}.image.key", names.check_label, definition["image"]["key"]))
     expanded = expand(definition["instances"])
@@ -55,6 +57,10 @@ def problems(definition):
             found.append(f"{path}: {shown(value)}: {error.cause}. {error.hint}".rstrip())
     found += _twice(f"{VARIABLE}.hypervisors", "name", hypervisors)
     found += _twice(f"{VARIABLE}.instances", "name", [item["name"] for item in expanded])
+    found += _access_problems(definition, expanded, listed)
+    found += [
+        f"{place}: {shown(value)}: {cause}" for place, value, cause in guest_network.problems(
+            definition.get("networks", _NETWORKS), expanded, not isinstance(definition["instances"], list), VARIABLE)]
     uids = {item["name"]: uid_of(definition["name"], item) for item in expanded}
     found += _twice(f"{VARIABLE}.instances", "uid", uids.values())
     return list(dict.fromkeys(found))
@@ -69,17 +75,44 @@ def _twice(path, what, values):
     return [f"{path}: the {what} {value} is there more than once; each needs its own" for value in twice]
 
 
-def _network(text, path):
-    """The network that a client may be in, as ipaddress reads it."""
-    try:
-        network = ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        hint = "Write for example 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32."
-        raise InvalidInput(path, "it is neither an address nor a network", hint) from None
-    if network.network_address != ipaddress.ip_interface(text).ip:
-        hint = f"Write {network} for the whole network, or the address alone."
-        raise InvalidInput(path, "it has bits set that the length of its prefix leaves out", hint)
-    return network
+def _proxies(definition, listed):
+    """(path, mapping) of every place that says something of a proxy."""
+    places = [(f"{VARIABLE}.proxy", definition.get("proxy", {}))]
+    return places + [(f"{VARIABLE}.instances[{index}].proxy", item["proxy"]) for index, item in enumerate(listed) if "proxy" in item]
+
+
+def _access_problems(definition, expanded, listed):
+    """What is wrong with users, passwords, keys and name servers. None of their values is shown."""
+    found = []
+    for index, line in enumerate(definition.get("authorized_keys", [])):
+        problem = access.key_problem(line)
+        if problem:
+            found.append(f"{VARIABLE}.authorized_keys[{index}]: {problem}")
+    for index, text in enumerate(definition.get("dns", {}).get("servers", [])):
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            found.append(f"{VARIABLE}.dns.servers[{index}]: {shown(text)}: it is not an address. Write one such as 192.0.2.53")
+    # Where no instance is listed, all of them have the fleet's own proxy, and it is judged though there may be none.
+    for index, item in enumerate(listed or [{}]):
+        own = item.get("proxy", {})
+        merged = {**definition.get("proxy", {}), **own}
+        place = {key: f"{VARIABLE}.instances[{index}].proxy" if key in own else f"{VARIABLE}.proxy" for key in ("user", "password", "engine")}
+        found += _credential_problems(merged, place)
+    return found
+
+
+def _credential_problems(proxy, place):
+    user, password, engine = proxy.get("user"), proxy.get("password"), proxy.get("engine", _ENGINE)
+    if user is None and password is None:
+        return []
+    if user is None or password is None:
+        there, missing = ("user", "password") if password is None else ("password", "user")
+        return [f"{place[there]}: {there} is there without {missing}; give both or none"]
+    found = [
+        (f"{place['user']}.user", access.user_problem(engine, user)),
+        (f"{place['password']}.password", access.password_problem(engine, user, password))]
+    return [f"{path}: {problem}" for path, problem in found if problem]
 
 
 # -- the definition written out
@@ -99,8 +132,9 @@ def expand(instances):
 def normalise(definition):
     """A definition without problems, with every default in its place.
 
-    Returns name, image (key, url or src, checksum, format), pool, networks, proxy (engine, port, allow), hypervisors {name: weight},
-    instances (name, uid, memory, vcpus, disk, hypervisor), placement {hypervisor: [names]} and warnings [text]. Sizes stay as written.
+    Returns name, image (key, url or src, checksum, format), pool, networks, proxy (engine, port, allow, user where there is one), dns,
+    authorized_keys, hypervisors {name: weight}, instances (name, uid, memory, vcpus, disk, hypervisor, proxy, addresses: one for each
+    network or None), placement {hypervisor: [names]} and warnings [text]. Sizes stay as written. It holds no password.
     """
     hypervisors = definition["hypervisors"]
     if isinstance(hypervisors, dict):
@@ -111,37 +145,66 @@ def normalise(definition):
     items = expand(definition["instances"])
     placed = placement.place([(item["name"], item.get("hypervisor")) for item in items], weights)
     where = {name: hypervisor for hypervisor, share in placed.items() for name in share}
-    proxy = dict(_PROXY, **definition.get("proxy", {}))
-    proxy["allow"] = [str(_network(text, VARIABLE)) for text in proxy["allow"]]
+    networks = [dict(item) for item in definition.get("networks", _NETWORKS)]
+    addresses = guest_network.assign(networks, items, not isinstance(definition["instances"], list))
+    fleet_proxy = definition.get("proxy", {})
+    proxies = {item["name"]: _proxy(fleet_proxy, item.get("proxy", {})) for item in items}
     return {
         "name": definition["name"],
         "image": dict({"format": "qcow2"}, **definition["image"]),
         "pool": definition.get("pool", "default"),
-        "networks": [dict(item) for item in definition.get("networks", [{"network": "default"}])],
-        "proxy": proxy,
+        "networks": networks,
+        "proxy": _proxy(fleet_proxy, {}),
+        "dns": dict(definition.get("dns", {})),
+        "authorized_keys": [line.strip() for line in definition.get("authorized_keys", [])],
         "hypervisors": weights,
         "instances": [
             {**sizing, **item.get("sizing", {}), "name": item["name"], "uid": uid_of(definition["name"], item),
-             "hypervisor": where[item["name"]]}
+             "hypervisor": where[item["name"]], "proxy": proxies[item["name"]], "addresses": addresses[item["name"]]}
             for item in items],
         "placement": placed,
-        "warnings": _warnings(definition["name"], proxy, items),
+        "warnings": _warnings(definition, networks, proxies),
     }
 
 
-def _warnings(name, proxy, items):
-    if items and not proxy["allow"]:
+def _proxy(fleets, own):
+    """A proxy with every default in its place and without its password."""
+    merged = {**fleets, **own}
+    engine = merged.get("engine", _ENGINE)
+    proxy = {"engine": engine, "port": merged.get("port", ENGINES[engine].port)}
+    proxy["allow"] = [str(guest_network.parse_network(text, VARIABLE)) for text in merged.get("allow", [])]
+    return dict(proxy, user=merged["user"]) if "user" in merged else proxy
+
+
+def passwords(definition):
+    """{instance name: the password of its proxy, or None} of a definition without problems."""
+    fleets = definition.get("proxy", {})
+    return {item["name"]: {**fleets, **item.get("proxy", {})}.get("password") for item in expand(definition["instances"])}
+
+
+def _warnings(definition, networks, proxies):
+    found = []
+    closed = [name for name, proxy in proxies.items() if not proxy["allow"]]
+    if closed:
+        who = f"the proxies of fleet {definition['name']}"
+        if len(closed) < len(proxies):
+            who = f"{', '.join(closed)} of fleet {definition['name']}"
         fix = "List the addresses or networks of the clients, such as 192.0.2.0/24."
-        return [f"{VARIABLE}.proxy.allow is empty, so the proxies of fleet {name} serve nobody. {fix}"]
-    return []
+        found.append(f"{VARIABLE}.proxy.allow is empty, so {who} serve nobody. {fix}")
+    if proxies and all("subnet" in network for network in networks) and not definition.get("dns", {}).get("servers"):
+        found.append(
+            f"{VARIABLE}.dns.servers is missing and no DHCP server tells the guests of one, so the proxies of fleet {definition['name']} look "
+            "up no names. List name servers.")
+    return found
 
 
 def share(fleet, hypervisor, overlays=()):
     """What one hypervisor gets of a normalised fleet, in the form that the modules take.
 
     overlays: the entries that kvm2_overlay returned; their volume names go into the domains.
-    Returns names [text], overlays [{name, uid, capacity}], domains [{name, uid, memory, vcpus, overlay}], networks and bridges [text], the
-    sum of the guests' memory in bytes and the largest number of vcpus. A hypervisor that is not in the definition gets nothing.
+    Returns names [text], overlays [{name, uid, capacity}], domains [{name, uid, memory, vcpus, overlay}], interfaces [{network or bridge,
+    model}], declared (the families, "ipv4" or "ipv6", of which each instance has an address by the definition), networks and bridges [text],
+    the sum of the guests' memory in bytes and the largest number of vcpus. A hypervisor that is not in the definition gets nothing.
     """
     mine = [item for item in fleet["instances"] if item["hypervisor"] == hypervisor]
     volumes = {one["name"]: one["overlay"] for one in overlays if one.get("overlay")}
@@ -153,6 +216,8 @@ def share(fleet, hypervisor, overlays=()):
         "names": [item["name"] for item in mine],
         "overlays": [{"name": item["name"], "uid": item["uid"], "capacity": item["disk"]} for item in mine],
         "domains": domains,
+        "interfaces": [{key: one[key] for key in ("network", "bridge", "model") if key in one} for one in fleet["networks"]],
+        "declared": [family for family in guest_network.FAMILIES if mine and all(guest_network.primary(one["addresses"], family) for one in mine)],
         "networks": sorted({one["network"] for one in fleet["networks"] if "network" in one}),
         "bridges": sorted({one["bridge"] for one in fleet["networks"] if "bridge" in one}),
         "memory": sum(parse_size(item["memory"], "memory") for item in mine),

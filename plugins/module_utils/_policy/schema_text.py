@@ -8,6 +8,8 @@ from __future__ import annotations
 # The variable that holds the definition; paths of problems begin with it.
 VARIABLE = "kvm2_fleet"
 
+_SECRETS = ("password", "user", "authorized_keys", "proxy")
+
 _YAML_NAMES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
     "boolean": "true or false", "null": "empty"}
@@ -41,13 +43,13 @@ def _explain_missing(error):
 
 def _explain_type(error):
     wanted = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-    found = "it is empty" if error.instance is None else f"{shown(error.instance)} is {_yaml_name(error.instance)}"
+    found = "it is empty" if error.instance is None else f"{_shown_of(error)} is {_yaml_name(error.instance)}"
     described = f": {error.schema['description']}" if "description" in error.schema else ""
     return f"{found}; it has to be {' or '.join(_YAML_NAMES[one] for one in wanted if one != 'null')}{described}"
 
 
 def _explain_enum(error):
-    return f"{shown(error.instance)} is not allowed; allowed are {', '.join(str(value) for value in error.validator_value)}"
+    return f"{_shown_of(error)} is not allowed; allowed are {', '.join(str(value) for value in error.validator_value)}"
 
 
 def _explain_limit(error):
@@ -65,20 +67,38 @@ def _explain_empty(error):
     return "it is empty; at least one entry is needed"
 
 
+def _explain_length(error):
+    if "pattern" in error.schema:
+        return _explain_other(error)
+    return f"it has more than the {error.validator_value} characters that are allowed" if error.validator == "maxLength" else "it is empty"
+
+
 def _explain_other(error):
     described = error.schema.get("description")
-    return f"{shown(error.instance)} is not {described}" if described else error.message
+    return f"{_shown_of(error)} is not {described}" if described else error.message
 
 
 _EXPLAIN = {
     "additionalProperties": _explain_unknown, "required": _explain_missing, "type": _explain_type, "enum": _explain_enum,
     "minimum": _explain_limit, "maximum": _explain_limit, "oneOf": _explain_one_of, "minItems": _explain_empty,
-    "minProperties": _explain_empty}
+    "minProperties": _explain_empty, "minLength": _explain_length, "maxLength": _explain_length}
+
+
+def _shown_of(error):
+    """The value, unless it is or may hold a secret: passwords and keys, and what stands in the place of a mapping that should hold them."""
+    keys = [part for part in error.absolute_path if isinstance(part, str)]
+    return "the value" if len(keys) < 2 or keys[-1] in _SECRETS else shown(error.instance)
 
 
 def shown(value):
-    text = repr(value)
+    text = repr(_redacted(value))
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _redacted(value):
+    if isinstance(value, dict):
+        return {key: "..." if key in _SECRETS else _redacted(item) for key, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, list) else value
 
 
 def _yaml_name(value):

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import threading
 import time
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Union
 from urllib.parse import urlsplit
 
 from .._host import proxy_request
@@ -24,6 +25,8 @@ _PAUSE = 0.5
 # Beyond its own deadline a request can only hang in the lookup of a host name.
 _LOOKUP = 30.0
 _MAY_PASS = (408, 425, 429)
+# How a proxy of HTTP turns a client away: without the right password (tinyproxy says 401 to a wrong one) or from an address it does not know.
+_REFUSING = (401, 403, 407)
 
 
 @dataclass
@@ -31,9 +34,14 @@ class Outcome:
     """What is known of one proxy so far."""
 
     proxy: dict
-    answer: Optional[proxy_request.Answer] = None
+    answer: Optional[Union[proxy_request.Answer, proxy_request.Refusal]] = None
     error: Optional[Kvm2Error] = None
     attempts: int = 0
+
+    @property
+    def response(self):
+        """What came through HTTP, or None."""
+        return self.answer if isinstance(self.answer, proxy_request.Answer) else None
 
 
 class ProxyCheckService(Service):
@@ -61,6 +69,8 @@ class ProxyCheckService(Service):
                 raise InvalidInput(f"proxies[{index}].port {proxy['port']}", "it is not a TCP port", "Give a number from 1 to 65535.")
             if not proxy["address"].strip():
                 raise InvalidInput(f"proxies[{index}].address", "it is empty", "Give an address or a host name.")
+            _check_login(f"proxies[{index}]", proxy)
+            _check_source(f"proxies[{index}].source_address", proxy.get("source_address"))
 
     # -- the pipeline
 
@@ -96,11 +106,14 @@ class ProxyCheckService(Service):
     def _ask(self, outcome, until):
         """Ask until it answers as expected or the time is over; at least once."""
         proxy = outcome.proxy
+        asked = proxy_request.Proxy(
+            proxy["scheme"], proxy["address"], proxy["port"], proxy.get("user"), proxy.get("password"), proxy.get("source_address"))
         while True:
             outcome.attempts += 1
             try:
-                answer = proxy_request.ask(proxy["address"], proxy["port"], self.url, self.timeout, _object(proxy))
-                outcome.answer, outcome.error = answer, self._judge(proxy, answer)
+                answer = proxy_request.ask(asked, self.url, self.timeout, _object(proxy))
+                judge = self._judge_refusal if proxy.get("expect") == "refused" else self._judge
+                outcome.answer, outcome.error = answer, judge(proxy, answer)
             except Kvm2Error as error:
                 outcome.answer, outcome.error = None, error
             if outcome.error is None or time.monotonic() + _PAUSE >= until:
@@ -108,17 +121,52 @@ class ProxyCheckService(Service):
             time.sleep(_PAUSE)
 
     def _judge(self, proxy, answer):
+        act, obj = "get an answer through", _object(proxy)
+        if isinstance(answer, proxy_request.Refusal):
+            return Kvm2Error(PERMANENT, act, obj, f"the proxy refused: {answer.how}", _ALLOWS)
         if answer.status == self.expected:
             return None
         cause = f"{self.url} was answered with status {answer.status} where {self.expected} is expected"
-        if answer.status in (403, 407):
-            hint = "See that the proxy allows clients of this machine's address."
+        if answer.status in _REFUSING:
+            hint = _ALLOWS
         elif answer.status >= 500:
             hint = "See that the proxy's machine reaches the server of this URL."
         else:
             hint = "See that this URL is answered so without a proxy."
         kind = TRANSIENT if answer.status >= 500 or answer.status in _MAY_PASS else PERMANENT
-        return Kvm2Error(kind, "get an answer through", _object(proxy), cause, hint)
+        return Kvm2Error(kind, act, obj, cause, hint)
+
+    def _judge_refusal(self, proxy, answer):
+        if isinstance(answer, proxy_request.Refusal) or (answer.status in _REFUSING and answer.status != self.expected):
+            return None
+        return Kvm2Error(
+            PERMANENT, "be refused by", _object(proxy), f"{self.url} was answered with status {answer.status}, so the proxy let the request through",
+            "See which clients and users the proxy allows; it may also have started with another configuration.")
+
+
+_ALLOWS = "See that the proxy allows clients of this machine's address, and that user and password are right."
+
+
+def _check_login(obj, proxy):
+    user, password = proxy.get("user"), proxy.get("password")
+    if (user is None) != (password is None):
+        raise InvalidInput(obj, "of user and password only one is given", "Give both or none.")
+    if user is None:
+        return
+    if proxy["scheme"] == "http" and ":" in user:
+        raise InvalidInput(f"{obj}.user", "it holds a colon, which ends the name where HTTP carries it", "Use another name.")
+    for key, text in (("user", user), ("password", password)):
+        if not 1 <= len(text.encode("utf-8", "surrogateescape")) <= 255:
+            raise InvalidInput(f"{obj}.{key}", "it is empty or has more than 255 bytes", "Give what the proxy was set up with.")
+
+
+def _check_source(obj, source):
+    if source is None:
+        return
+    try:
+        ipaddress.ip_address(source)
+    except ValueError:
+        raise InvalidInput(f"{obj} {source!r}", "it is not an IP address", "Give one of this machine's own.") from None
 
 
 def _object(proxy):
@@ -130,13 +178,24 @@ def _url(proxy):
 
 
 def _shown(outcome):
-    proxy, answer, error = outcome.proxy, outcome.answer, outcome.error
-    text = answer.body.decode("utf-8", "replace") if answer else None
+    proxy, response, error = outcome.proxy, outcome.response, outcome.error
+    refused = None
+    if error is None and proxy.get("expect") == "refused":
+        refused = f"status {response.status}" if response else outcome.answer.how
+    text = _body(proxy, response) if response else None
     return {
-        "name": proxy["name"], "address": proxy["address"], "port": proxy["port"], "url": _url(proxy), "ok": error is None,
-        "status": answer.status if answer else None, "body": text, "egress_address": _egress_address(text) if error is None else None,
-        "attempts": outcome.attempts, "duration": round(answer.duration, 3) if answer else None,
+        "name": proxy["name"], "address": proxy["address"], "port": proxy["port"], "scheme": proxy["scheme"], "url": _url(proxy),
+        "ok": error is None, "status": response.status if response else None, "body": text, "refused": refused,
+        "egress_address": _egress_address(text) if error is None and refused is None else None,
+        "attempts": outcome.attempts, "duration": round(outcome.answer.duration, 3) if outcome.answer else None,
         "error": error.as_dict() if error else None}
+
+
+def _body(proxy, response):
+    """The body, without the password in the form that HTTP carries it: a server may answer with the headers it was asked with."""
+    text = response.body.decode("utf-8", "replace")
+    token = proxy_request.Proxy(proxy["scheme"], "", 0, proxy.get("user"), proxy.get("password")).token
+    return text.replace(token, "********") if token else text
 
 
 def _egress_address(text):

@@ -53,7 +53,7 @@ GOOD = {
     "kvm2_image": [{"image": {"base": BASE}}],
     "kvm2_overlay": [{"fill": {"key": "overlays", "entry": {"overlay": "kvm2-o.qcow2"}}}],
     "kvm2_domain": [{"changed": True, "fill": {
-        "key": "instances", "entry": {"state": "running", "primary_address": "192.168.122.7", "drift": []}}}],
+        "key": "instances", "entry": {"state": "running", "primary_address": "192.168.122.7", "drift": [], "actions": []}}}],
     "kvm2_proxy_check": [{"proxies": [{"name": "proxy-01", "egress_address": "192.0.2.7"}]}],
     "kvm2_gc": [{"collected": [{"name": "edge.proxy-09", "reason": "it is not live"}]}],
 }
@@ -142,21 +142,21 @@ def test_each_host_gets_its_share_in_five_calls(play):
     assert run.given("hv1", "kvm2_pool_check")["require"]["memory"] == f"{2 * 512 * 1024 ** 2}B"
     table = [line.strip() for line in run.output.splitlines() if "http://192.168.122.7:3128" in line]
     assert table == [
-        "- proxy-01  hv1         192.168.122.7  http://192.168.122.7:3128  running",
-        "- proxy-02  hv2         192.168.122.7  http://192.168.122.7:3128  running",
-        "- proxy-03  hv1         192.168.122.7  http://192.168.122.7:3128  running"]
+        "- proxy-01  hv1         tinyproxy  192.168.122.7  http://192.168.122.7:3128  running",
+        "- proxy-02  hv2         tinyproxy  192.168.122.7  http://192.168.122.7:3128  running",
+        "- proxy-03  hv1         tinyproxy  192.168.122.7  http://192.168.122.7:3128  running"]
 
 
 def test_the_seed_holds_the_proxy_and_what_the_operator_adds(play):
     run = play(dict(FLEET, proxy={"port": 8080, "allow": []}), variables={
         "proxy_fleet_cloud_config": {"packages": ["curl"], "users": ["default"]}, "proxy_fleet_connect_ports": []})
     assert run.code == 0, run.output
-    config = yaml.safe_load(run.given("hv1", "kvm2_domain")["user_data"])
+    config = yaml.safe_load(run.given("hv1", "kvm2_domain")["instances"][0]["user_data"])
     assert config["packages"] == ["tinyproxy", "curl"]
     assert config["users"] == ["default"]
     file = config["write_files"][0]
     lines = base64.b64decode(file["content"]).decode().splitlines()
-    assert (file["path"], file["permissions"], file["encoding"]) == ("/etc/tinyproxy/tinyproxy.conf", "0644", "b64")
+    assert (file["path"], file["permissions"], file["encoding"]) == ("/etc/tinyproxy/tinyproxy.conf", "0600", "b64")
     assert "Port 8080" in lines
     # No Allow line at all would allow everybody.
     assert [line for line in lines if line.startswith("Allow")] == ["Allow 127.0.0.1", "Allow ::1"]

@@ -92,10 +92,10 @@ def test_valid_definitions_have_no_problem(definition):
     ("hypervisors", {"hv 1": {}}, f"hypervisors: 'hv 1' is not {NAME}"),
     ("hypervisors", {"hv1": {"weight": 0}}, "hypervisors.hv1.weight: 0 is less than the smallest that is allowed, 1"),
     ("hypervisors", ["hv1", "hv1"], "hypervisors: the name hv1 is there more than once; each needs its own"),
-    ("proxy.engine", "squid", "proxy.engine: 'squid' is not allowed; allowed are tinyproxy"),
+    ("proxy.engine", "socks9", "proxy.engine: 'socks9' is not allowed; allowed are tinyproxy, squid, dante"),
     ("proxy.port", 0, "proxy.port: 0 is less than the smallest that is allowed, 1"),
     ("proxy.port", 65536, "proxy.port: 65536 is more than the largest that is allowed, 65535"),
-    ("proxy.password", "x", "proxy: unknown key password; allowed are allow, engine, port"),
+    ("proxy.passwd", "x", "proxy: unknown key passwd; allowed are allow, engine, password, port, user"),
     ("proxy.allow", "10.0.0.0/8",
      f"proxy.allow: '10.0.0.0/8' is text; it has to be a list: {ALLOW}"),
     ("proxy.allow", ["10.0.0.1/8"],
@@ -114,7 +114,7 @@ def test_valid_definitions_have_no_problem(definition):
     ("instances", [{"name": "a", "sizing": {"disk": "9"}}], f"instances[0].sizing.disk: '9' is not {SIZE}"),
     ("instances", [{"nam": "a"}], "instances[0]: name is missing"),
     ("fleet", "edge",
-     ": unknown key fleet; allowed are hypervisors, image, instances, name, networks, pool, proxy, sizing"),
+     ": unknown key fleet; allowed are authorized_keys, dns, hypervisors, image, instances, name, networks, pool, proxy, sizing"),
 ])
 def test_each_fault_is_one_line_that_names_its_place(path, value, problem):
     separator = "" if problem.startswith(":") else "."

@@ -47,7 +47,7 @@ def test_what_is_no_result_is_refused(result):
 def test_filters_are_the_functions_of_the_policy():
     assert fleet_share.FilterModule().filters() == {"fleet_share": fleet.share}
     assert fleet_endpoints.FilterModule().filters() == {"fleet_endpoints": endpoints.endpoints}
-    assert fleet_proxies.FilterModule().filters() == {"fleet_proxies": endpoints.proxies}
+    assert fleet_proxies.FilterModule().filters()["fleet_proxies"]([]) == endpoints.proxies([])
     assert fleet_drift.FilterModule().filters() == {"fleet_drift": endpoints.drift}
     assert fleet_table.FilterModule().filters() == {"fleet_table": endpoints.table}
 

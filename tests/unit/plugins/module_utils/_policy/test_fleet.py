@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.fleet import expand, normalise, share
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.fleet import expand, normalise, passwords, share
 
 FIX = "List the addresses or networks of the clients, such as 192.0.2.0/24."
 MINIMAL = {"name": "edge", "image": {"key": "debian-12", "src": "/srv/a.qcow2"}, "hypervisors": ["hv1"], "instances": {"count": 1}}
@@ -22,10 +22,12 @@ def test_defaults_are_filled_in():
         "pool": "default",
         "networks": [{"network": "default"}],
         "proxy": {"engine": "tinyproxy", "port": 3128, "allow": []},
+        "dns": {},
+        "authorized_keys": [],
         "hypervisors": {"hv1": 1},
         "instances": [{
             "name": "proxy-01", "uid": names.derive_uid("edge", "proxy-01"), "hypervisor": "hv1", "memory": "512MiB", "vcpus": 1,
-            "disk": "4GiB"}],
+            "disk": "4GiB", "proxy": {"engine": "tinyproxy", "port": 3128, "allow": []}, "addresses": [None]}],
         "placement": {"hv1": ["proxy-01"]},
         "warnings": [
             f"kvm2_fleet.proxy.allow is empty, so the proxies of fleet edge serve nobody. {FIX}"],
@@ -95,6 +97,8 @@ def test_share_is_in_the_form_of_the_modules():
         "domains": [
             {"name": "a", "uid": uids["a"], "memory": "1GiB", "vcpus": 2, "overlay": "kvm2-a.qcow2"},
             {"name": "b", "uid": uids["b"], "memory": "512MiB", "vcpus": 1}],
+        "interfaces": [{"network": "default"}, {"bridge": "br0", "model": "e1000"}],
+        "declared": [],
         "networks": ["default"],
         "bridges": ["br0"],
         "memory": (1024 + 512) * 1024 ** 2,
@@ -102,6 +106,58 @@ def test_share_is_in_the_form_of_the_modules():
     }
 
 
+LOGIN = {"allow": ["192.0.2.0/24"], "user": "op", "password": "s3cret"}
+
+
+def test_a_proxy_of_an_instance_overrides_the_fleets_key_by_key_and_no_password_stays():
+    definition = dict(MINIMAL, proxy=LOGIN, instances=[
+        {"name": "a"}, {"name": "b", "proxy": {"engine": "dante"}}, {"name": "c", "proxy": {"engine": "squid", "port": 8080, "password": "other"}}])
+    complete = normalise(definition)
+    assert "s3cret" not in str(complete) and "other" not in str(complete)
+    assert [(one["proxy"]["engine"], one["proxy"]["port"], one["proxy"]["user"]) for one in complete["instances"]] == [
+        ("tinyproxy", 3128, "op"), ("dante", 1080, "op"), ("squid", 8080, "op")]
+    assert passwords(definition) == {"a": "s3cret", "b": "s3cret", "c": "other"}
+
+
+def test_a_fleets_port_counts_for_every_engine():
+    definition = dict(MINIMAL, proxy=dict(LOGIN, port=8080), instances=[{"name": "a", "proxy": {"engine": "dante"}}])
+    assert normalise(definition)["instances"][0]["proxy"]["port"] == 8080
+
+
+def test_instances_that_serve_nobody_are_named():
+    definition = dict(MINIMAL, proxy=LOGIN, instances=[{"name": "a"}, {"name": "b", "proxy": {"allow": []}}])
+    assert normalise(definition)["warnings"] == [f"kvm2_fleet.proxy.allow is empty, so b of fleet edge serve nobody. {FIX}"]
+
+
+STATIC = {"network": "default", "subnet": "192.0.2.0/24", "first": "192.0.2.50"}
+
+
+@given(st.integers(1, 100), st.integers(1, 100))
+def test_an_instances_address_stays_whatever_the_count_is(few, more):
+    def addresses(count):
+        definition = dict(MINIMAL, networks=[STATIC, {"bridge": "br0"}], instances={"count": count})
+        return {one["name"]: one["addresses"] for one in normalise(definition)["instances"]}
+    small, large = addresses(min(few, more)), addresses(max(few, more))
+    assert small == {name: large[name] for name in small}
+    assert large["proxy-01"] == ["192.0.2.50", None]
+    assert len({tuple(found) for found in large.values()}) == len(large)
+
+
+def test_a_share_says_of_which_families_its_addresses_are_known():
+    definition = dict(MINIMAL, networks=[STATIC, {"bridge": "br0", "subnet": "2001:db8::/64", "first": "2001:db8::10"}])
+    assert share(normalise(definition), "hv1")["declared"] == ["ipv4", "ipv6"]
+    assert share(normalise(dict(MINIMAL, networks=[STATIC, {"bridge": "br0"}])), "hv1")["declared"] == ["ipv4"]
+
+
+def test_guests_without_name_servers_are_warned_of():
+    words = "kvm2_fleet.dns.servers is missing"
+    allowing = dict(MINIMAL, proxy=LOGIN)
+    assert normalise(dict(allowing, networks=[STATIC]))["warnings"][0].startswith(words)
+    assert normalise(dict(allowing, networks=[STATIC], dns={"servers": ["192.0.2.1"]}))["warnings"] == []
+    assert normalise(dict(allowing, networks=[STATIC, {"bridge": "br0"}]))["warnings"] == []
+
+
 def test_an_unknown_hypervisor_gets_nothing():
     assert share(normalise(MINIMAL), "hv9") == {
-        "names": [], "overlays": [], "domains": [], "networks": ["default"], "bridges": [], "memory": 0, "vcpus": 0}
+        "names": [], "overlays": [], "domains": [], "interfaces": [{"network": "default"}], "declared": [], "networks": ["default"],
+        "bridges": [], "memory": 0, "vcpus": 0}

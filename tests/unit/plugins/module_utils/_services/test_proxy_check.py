@@ -116,8 +116,8 @@ def test_a_proxy_that_answers(serve, check_mode):
     assert context.failures == []
     assert 0 <= proxies[0].pop("duration") < 5
     assert proxies == [{
-        "name": "p0", "address": "127.0.0.1", "port": port, "url": f"http://127.0.0.1:{port}", "ok": True, "status": 200,
-        "body": '{"address": "192.0.2.7"}', "egress_address": "192.0.2.7", "attempts": 1, "error": None}]
+        "name": "p0", "address": "127.0.0.1", "port": port, "scheme": "http", "url": f"http://127.0.0.1:{port}", "ok": True, "status": 200,
+        "body": '{"address": "192.0.2.7"}', "refused": None, "egress_address": "192.0.2.7", "attempts": 1, "error": None}]
     assert requests[0].startswith(f"GET {URL} HTTP/1.1\r\nHost: egress.example\r\n")
 
 
