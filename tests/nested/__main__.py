@@ -86,7 +86,10 @@ def main() -> int:
     """Run one command; return the exit code."""
     arguments = _arguments()
     if os.geteuid() != 0 and arguments.command != "ssh":
-        os.execvp("sudo", ["sudo", "--preserve-env=KVM2_CACHE", sys.executable, os.path.dirname(os.path.abspath(__file__)), *sys.argv[1:]])
+        # With the user's PATH, so that Ansible's environment is made of the Python that the user's own commands choose.
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+        before = ["sudo", "--preserve-env=KVM2_CACHE,KVM2_PYTHON", "env", f"PATH={path}"]
+        os.execvp("sudo", [*before, sys.executable, os.path.dirname(os.path.abspath(__file__)), *sys.argv[1:]])
     try:
         return _run(arguments, State())
     except Failure as reason:

@@ -94,7 +94,7 @@ def _kept(state: State, others: list[dict]) -> dict[str, dict]:
         if address and well(state, address):
             kept[one["name"]] = {"address": address, "release": one["release"], "container": one["container"]}
         else:
-            say(f"{one['name']}: it does not answer and was not asked for; it is removed")
+            say(f"{one['name'] or one['container']}: it does not answer and was not asked for; it is removed")
             containers.drop(state, one)
     return kept
 
@@ -183,7 +183,7 @@ def clean(state: State) -> None:
     down(state)
     if shutil.which("podman"):
         answer(["podman", "network", "rm", "--force", state.prefix], check=False)
-        names = answer(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference=localhost/{state.prefix}-root"])
+        names = answer(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference=localhost/{state.prefix}-*"])
         for name in names.split():
             answer(["podman", "rmi", name])  # never forced: of a copied state folder the image is one and the same, and may be in use
     for folder in (state.roots, state.images, state.nested):
