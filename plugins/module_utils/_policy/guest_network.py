@@ -92,7 +92,10 @@ def problems(networks, items, counted, path):
             found.append((f"{at}.subnet", network["subnet"], f"{error.cause}. {error.hint}"))
     for at, network, subnet in static:
         if "gateway" in network:
-            found += _wrong(f"{at}.gateway", network["gateway"], subnet, None, is_gateway=True)
+            wrong = _wrong(f"{at}.gateway", network["gateway"], subnet, None, is_gateway=True)
+            if wrong:
+                found += wrong
+                continue
         if counted:
             found += _counted(at, network, subnet, len(items))
         elif "first" in network:
@@ -172,13 +175,6 @@ def _wrong(at, text, subnet, gateway, is_gateway=False):
         return [(at, text, f"it is outside of {subnet}")]
     if address == subnet.network_address or int(address) > _last(subnet):
         return [(at, text, f"it is not an address for a host of {subnet}")]
-    if gateway is not None and _is(address, gateway):
+    if gateway is not None and address == ipaddress.ip_address(gateway):
         return [(at, text, "it is the gateway's")]
     return []
-
-
-def _is(address, text):
-    try:
-        return address == ipaddress.ip_address(text)
-    except ValueError:
-        return False

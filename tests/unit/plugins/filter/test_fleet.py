@@ -29,7 +29,15 @@ ALLOW = "the clients that may use the proxy, as addresses or networks such as 19
 WHOLE_NETWORK = "Write 10.0.0.0/8 for the whole network, or the address alone."
 CHECKSUM = "sha256: or sha512: and the hexadecimal digest, or the URL of a file that lists it"
 NAME = "a name of letters, digits, dots, dashes and underscores"
-KEYS = st.sampled_from([*GOOD, "count", "prefix", "url", "key", "memory"])
+KEYS = st.sampled_from([
+    *GOOD, "count", "prefix", "url", "key", "memory", "engine", "allow", "user", "password", "subnet", "first", "address", "network", "dns", "servers"])
+ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMKp1Yr3dxmnpvOWaAsBKYc1v2m9uXHfd1gUHWmlR7tT"
+STATIC = {"network": "default", "subnet": "192.0.2.0/24", "gateway": "192.0.2.1"}
+COUNTED = dict(STATIC, first="192.0.2.50")
+TINYPROXY = "tinyproxy reads letters, digits, dots, dashes and underscores only"
+VISIBLE = (
+    "it holds a line break, another control character, or one beyond ASCII, which clients write in different ways. Use visible ASCII characters and "
+    "blanks")
 
 
 def changed(path, value):
@@ -46,6 +54,13 @@ def changed(path, value):
     return definition
 
 
+def static(networks, *addresses):
+    """GOOD with these networks and a listed instance for each address (or list of them)."""
+    definition = changed("networks", networks)
+    definition["instances"] = [{"name": f"i{number}", "address": address} for number, address in enumerate(addresses)]
+    return definition
+
+
 @pytest.mark.parametrize("definition", [
     GOOD,
     changed("image", {"key": "a", "src": "/srv/a.raw", "format": "raw"}),
@@ -57,6 +72,18 @@ def changed(path, value):
     changed("instances", []),
     changed("proxy", {"allow": ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]}),
     changed("proxy", ...),
+    changed("proxy", {"engine": "tinyproxy", "user": "Op.e-r_a", "password": "S3.c-r_et"}),
+    changed("proxy", {"engine": "squid", "user": "op@x#", "password": "a b:c%41\"#"}),
+    changed("proxy", {"engine": "dante", "user": "op_1-x", "password": "p:w d" * 51}),
+    changed("instances", [{"name": "a", "proxy": {"engine": "squid"}}, {"name": "b", "proxy": {"engine": "dante", "port": 1080}}]),
+    changed("authorized_keys", [ED25519, f"{ED25519} op@example.com with words"]),
+    changed("dns", {"servers": ["192.0.2.53", "2001:db8::53"], "search": ["example.com", "local"]}),
+    changed("dns", {}),
+    changed("networks", [COUNTED, {"bridge": "br0"}]),
+    changed("networks", [dict(COUNTED, first="192.0.2.253")]),
+    changed("networks", [{"bridge": "br0", "subnet": "2001:db8::/64", "gateway": "fe80::1", "first": "2001:db8::ffff:ffff:ffff:fffe"}]),
+    static([STATIC], "192.0.2.254", ["192.0.2.2"]),
+    static([STATIC, {"bridge": "br0"}, {"bridge": "br1", "subnet": "2001:db8::/64"}], ["192.0.2.50", "2001:db8::50"]),
 ])
 def test_valid_definitions_have_no_problem(definition):
     assert find_problems(definition) == []
@@ -119,6 +146,108 @@ def test_valid_definitions_have_no_problem(definition):
 def test_each_fault_is_one_line_that_names_its_place(path, value, problem):
     separator = "" if problem.startswith(":") else "."
     assert f"kvm2_fleet{separator}{problem}" in find_problems(changed(path, value))
+
+
+def login(engine, user, password):
+    return changed("proxy", {"engine": engine, "user": user, "password": password, "allow": ["192.0.2.0/24"]})
+
+
+@pytest.mark.parametrize(("definition", "problem"), [
+    (changed("proxy.user", "op"), "proxy: user is there without password; give both or none"),
+    (changed("proxy.password", "hunter2"), "proxy: password is there without user; give both or none"),
+    (changed("instances", [{"name": "a", "proxy": {"user": "op"}}]), "instances[0].proxy: user is there without password; give both or none"),
+    (login("tinyproxy", "a:b", "x"), f"proxy.user: {TINYPROXY}"),
+    (login("tinyproxy", "op", "hunter 2"), f"proxy.password: {TINYPROXY}"),
+    (login("tinyproxy", "op", "é"), f"proxy.password: {TINYPROXY}"),
+    (login("tinyproxy", "u" * 128, "p" * 128), "proxy.password: tinyproxy takes a name and a password of together less than 255 characters"),
+    (login("squid", "a:b", "x"), "proxy.user: a colon ends the name in squid's password file and in what clients send"),
+    (login("squid", "#a", "x"), "proxy.user: squid's password file takes a line that begins with # for a comment"),
+    (login("squid", "a b", "x"), "proxy.user: squid's password file holds names of visible ASCII characters only"),
+    (login("squid", "op", "hunter2\nroot:x"), f"proxy.password: {VISIBLE}"),
+    (login("squid", "op", "hünter"), f"proxy.password: {VISIBLE}"),
+    (login("dante", "root", "x"),
+     "proxy.user: for dante it is the name of an account in the guest, and one of that name is there already. Choose another"),
+    (login("dante", "Op", "x"),
+     "proxy.user: for dante it is the name of an account in the guest, which is made of lower-case letters, digits, dashes and underscores, begins "
+     "with a letter or underscore and has at most 32 characters"),
+    (login("dante", "op", "\x7f"), f"proxy.password: {VISIBLE}"),
+    (login("dante", "op", "p" * 256), "proxy.password: it has more than the 255 characters that are allowed"),
+    (login("squid", "op", ""), "proxy.password: it is empty"),
+    (login("squid", "", "x"), "proxy.user: it is empty"),
+    (login("squid", "op", 12345), "proxy.password: the value is a whole number; it has to be text: the password of that user"),
+    # A user of the fleet has to suit every engine that has it.
+    (dict(login("squid", "Op", "x"), instances=[{"name": "a"}, {"name": "b", "proxy": {"engine": "dante"}}]),
+     "proxy.user: for dante it is the name of an account in the guest, which is made of lower-case letters, digits, dashes and underscores, begins "
+     "with a letter or underscore and has at most 32 characters"),
+    (changed("instances", [{"name": "a", "proxy": {"user": "a b", "password": "x"}}]), f"instances[0].proxy.user: {TINYPROXY}"),
+    (changed("instances", [{"name": "a", "proxy": {"engine": "socks9"}}]),
+     "instances[0].proxy.engine: 'socks9' is not allowed; allowed are tinyproxy, squid, dante"),
+    (changed("instances", [{"name": "a", "proxy": {"port": 0}}]), "instances[0].proxy.port: 0 is less than the smallest that is allowed, 1"),
+    (changed("instances", [{"name": "a", "proxy": {"allow": ["x"]}}]),
+     "instances[0].proxy.allow[0]: 'x': it is neither an address nor a network. Write for example 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32."),
+    (changed("authorized_keys", ["-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA"]),
+     "authorized_keys[0]: it is a private key, which must not be here. Give the line of the public one, from the file whose name ends in .pub"),
+    (changed("authorized_keys", [ED25519, ED25519 + "\n" + ED25519]), "authorized_keys[1]: it has several lines. Give each key as an entry of its own"),
+    (changed("authorized_keys", [ED25519[:-20]]),
+     "authorized_keys[0]: what follows ssh-ed25519 is not a key of that type, perhaps cut off or broken by a copy"),
+    (changed("authorized_keys", [ED25519.replace("ssh-ed25519", "ssh-rsa")]),
+     "authorized_keys[0]: what follows ssh-rsa is not a key of that type, perhaps cut off or broken by a copy"),
+    (changed("authorized_keys", ["ssh-ed25519"]),
+     "authorized_keys[0]: what follows ssh-ed25519 is not a key of that type, perhaps cut off or broken by a copy"),
+    (changed("dns", {"servers": ["ns1"]}), "dns.servers[0]: 'ns1': it is not an address. Write one such as 192.0.2.53"),
+    (changed("dns", {"search": ["a b"]}), "dns.search[0]: 'a b' is not a domain such as example.com"),
+    (changed("dns", {"server": []}), "dns: unknown key server; allowed are search, servers"),
+    (changed("networks", [dict(COUNTED, subnet="192.0.2.7/24")]),
+     "networks[0].subnet: '192.0.2.7/24': it has bits set that the length of its prefix leaves out. Write 192.0.2.0/24 for the whole network, or the "
+     "address alone."),
+    (changed("networks", [dict(COUNTED, subnet="192.0.2.0/31")]),
+     "networks[0].subnet: '192.0.2.0/31': it has no room for instances. Write for example 192.168.122.0/24 or 2001:db8::/64."),
+    (changed("networks", [{"network": "default", "first": "192.0.2.1"}]),
+     "networks[0].first: '192.0.2.1': it needs the subnet that it is in. Add subnet."),
+    (changed("networks", [STATIC]),
+     "networks[0]: '192.0.2.0/24': the instances come from a count and there is no first address for them. Add first."),
+    (changed("networks", [dict(COUNTED, gateway="198.51.100.1")]), "networks[0].gateway: '198.51.100.1': it is outside of 192.0.2.0/24"),
+    (changed("networks", [dict(COUNTED, gateway="gw")]),
+     "networks[0].gateway: 'gw': it is not an address. Write one such as 192.168.122.50"),
+    (changed("networks", [dict(COUNTED, first="192.0.2.1")]), "networks[0].first: '192.0.2.1': it is the gateway's"),
+    (changed("networks", [dict(COUNTED, first="192.0.2.0")]),
+     "networks[0].first: '192.0.2.0': it is not an address for a host of 192.0.2.0/24"),
+    (changed("networks", [dict(COUNTED, first="192.0.2.254")]),
+     "networks[0].first: '192.0.2.254': instance number 2 of 2 would be outside of 192.0.2.0/24"),
+    (changed("networks", [dict(COUNTED, gateway="192.0.2.51")]),
+     "networks[0].first: '192.0.2.50': instance number 2 would have the gateway's address, 192.0.2.51"),
+    (static([COUNTED], "192.0.2.50"),
+     "networks[0].first: '192.0.2.50': it counts for instances that come from a count only. Give each instance its address."),
+    (static([STATIC], "198.51.100.7"), "instances[0].address: '198.51.100.7': it is outside of 192.0.2.0/24"),
+    (static([STATIC], "2001:db8::7"), "instances[0].address: '2001:db8::7': it is outside of 192.0.2.0/24"),
+    (static([STATIC], "192.0.2.255"), "instances[0].address: '192.0.2.255': it is not an address for a host of 192.0.2.0/24"),
+    (static([STATIC], "192.0.2.1"), "instances[0].address: '192.0.2.1': it is the gateway's"),
+    (static([STATIC], "192.0.2.7", "192.0.2.7"), "instances[1].address: '192.0.2.7': instance i0 has this address too; each needs its own"),
+    (static([STATIC], "192.0.2.300"), "instances[0].address: '192.0.2.300': it is not an address. Write one such as 192.168.122.50"),
+    (static([STATIC], []),
+     "instances[0].address: []: 1 of the fleet's networks have a subnet, and the instance needs an address in each, in their order"),
+    (static([{"network": "default"}], "192.0.2.7"), "instances[0].address: '192.0.2.7': no network of the fleet has a subnet. Add subnet to one"),
+    (static([dict(STATIC, subnet="2001:db8::/64", gateway="2001:db8::1")], "2001:db8::"),
+     "instances[0].address: '2001:db8::': it is not an address for a host of 2001:db8::/64"),
+])
+def test_each_fault_of_access_and_addresses_is_one_line_that_names_its_place(definition, problem):
+    assert find_problems(definition) == [f"kvm2_fleet.{problem}"]
+
+
+@pytest.mark.parametrize("place", [
+    {"proxy": {"user": "op", "password": "hunter2\n"}}, {"proxy": {"password": "hunter2"}}, {"proxy": {"user": "op:hunter2", "password": "x"}},
+    {"proxy": "op:hunter2"}, {"proxy": [{"password": "hunter2"}]}, {"proxy": {"password": ["hunter2"]}}, {"proxy": {"password": {"a": "hunter2"}}},
+    {"proxy": {"user": "op", "password": "hunter2" * 40}}, {"proxy": {"engine": {"password": "hunter2"}}},
+    {"instances": [{"name": "a", "proxy": {"user": "op", "password": "hunter2 "}}]}, {"instances": [["a", {"proxy": {"password": "hunter2"}}]]},
+    {"instances": [{"name": {"proxy": {"password": "hunter2"}}}]}, {"name": {"password": "hunter2"}},
+    {"authorized_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2"]}, {"authorized_keys": "hunter2"}, {"authorized_keys": ["hunter2"]},
+])
+def test_no_problem_shows_a_secret(place):
+    problems = find_problems(dict(GOOD, **place))
+    assert problems
+    assert "hunter2" not in str(problems)
+    for whole in ([dict(GOOD, **place)], json.dumps(dict(GOOD, **place))):
+        assert "hunter2" not in str(find_problems(whole))
 
 
 def test_all_faults_are_named_at_once():

@@ -205,6 +205,191 @@ def test_a_hundred_are_asked_at_the_same_time(serve):
     assert time.monotonic() - started < 20  # one after the other would take 50 s
 
 
+# -- logins and refusals
+
+def recv_all(connection, length):
+    data = b""
+    while len(data) < length:
+        more = connection.recv(length - len(data))
+        if not more:
+            raise ConnectionResetError
+        data += more
+    return data
+
+
+def socks(users=None, reply=0, kind=1, seen=None):
+    """A SOCKS5 proxy that serves anybody, or those users {name: password}; it answers the request that follows by itself."""
+    def handle(connection):
+        methods = recv_all(connection, recv_all(connection, 2)[1])
+        method = 2 if users is not None else 0
+        if method not in methods:
+            connection.sendall(b"\x05\xff")
+            return connection.close()
+        connection.sendall(bytes((5, method)))
+        if method:
+            name = recv_all(connection, recv_all(connection, 2)[1]).decode()
+            password = recv_all(connection, recv_all(connection, 1)[0]).decode()
+            good = users.get(name) == password
+            connection.sendall(bytes((1, 0 if good else 1)))
+            if not good:
+                return connection.close()
+        _version, _command, _reserved, atyp = recv_all(connection, 4)
+        length = {1: 4, 4: 16}.get(atyp) or recv_all(connection, 1)[0]
+        target = (atyp, recv_all(connection, length), int.from_bytes(recv_all(connection, 2), "big"))
+        if seen is not None:
+            seen.append(target)
+        bound = {1: b"\0" * 4, 3: b"\x04name", 4: b"\0" * 16}[kind]
+        connection.sendall(bytes((5, reply, 0, kind)) + bound + b"\0\0")
+        if reply:
+            return connection.close()
+        return answers(requests=seen)(connection)
+
+    return handle
+
+
+def one(port, **more):
+    """(context, result) of the service over one proxy with these options."""
+    options = {key: more.pop(key) for key in ("url", "timeout", "wait", "expect_status") if key in more}
+    return check([], proxies=[dict({"name": "p0", "address": "127.0.0.1", "port": port, "scheme": "http"}, **more)], **options)
+
+
+@pytest.mark.parametrize(("url", "target", "path", "host"), [
+    ("http://egress.example/whoami?a=b", (3, b"egress.example", 80), "/whoami?a=b", "egress.example"),
+    ("http://192.0.2.7:8080", (1, bytes((192, 0, 2, 7)), 8080), "/", "192.0.2.7:8080"),
+    ("http://[2001:db8::7]/", (4, bytes.fromhex("20010db8000000000000000000000007"), 80), "/", "[2001:db8::7]"),
+])
+def test_socks5_connects_to_the_server_and_asks_it(serve, url, target, path, host):
+    seen = []
+    context, proxies = one(serve(socks(seen=seen)).port, scheme="socks5", url=url)
+    assert context.failures == []
+    assert proxies[0]["url"].startswith("socks5://127.0.0.1:")
+    assert (proxies[0]["status"], proxies[0]["egress_address"], proxies[0]["refused"]) == (200, "192.0.2.7", None)
+    assert seen[0] == target
+    assert seen[1].startswith(f"GET {path} HTTP/1.1\r\n")
+    assert f"Host: {host}" in seen[1].split("\r\n")
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+def test_whatever_address_a_socks5_proxy_tells_of_itself_is_read_over(serve, kind):
+    assert one(serve(socks(kind=kind)).port, scheme="socks5")[0].failures == []
+
+
+def test_socks5_logs_in(serve):
+    port = serve(socks({"op": "s3cret: é"})).port
+    assert one(port, scheme="socks5", user="op", password="s3cret: é")[0].failures == []
+
+
+@pytest.mark.parametrize(("handle", "login", "how"), [
+    (socks({"op": "right"}), {"user": "op", "password": "wrong"}, "it does not take this user and password"),
+    (socks({"op": "right"}), {}, "it wants a user and a password"),
+    (socks(reply=2), {}, "it answered: not allowed by its rules"),
+    (lambda connection: connection.close(), {}, "it closed the connection"),
+    (lambda connection: connection.recv(1) and connection.close(), {}, "it closed the connection"),
+])
+def test_refusals_of_socks5(serve, handle, login, how):
+    port = serve(handle).port
+    context, proxies = one(port, scheme="socks5", expect="refused", **login)
+    assert context.failures == []
+    assert (proxies[0]["ok"], proxies[0]["refused"], proxies[0]["egress_address"]) == (True, how, None)
+    context, _proxies = one(port, scheme="socks5", **login)
+    error = context.failures[0][1]
+    assert (error.kind, error.cause) == ("permanent", f"the proxy refused: {how}")
+
+
+def http_login(connection):
+    """An HTTP proxy that wants op:s3cret."""
+    head = connection.recv(65536).decode()
+    good = "Proxy-Authorization: Basic b3A6czNjcmV0\r\n" in head
+    status = "200 OK" if good else "407 Proxy Authentication Required"
+    connection.sendall(f"HTTP/1.1 {status}\r\nConnection: close\r\n\r\n{head}".encode())
+    connection.close()
+
+
+def test_an_http_proxy_gets_the_login_and_no_answer_shows_it(serve):
+    context, proxies = one(serve(http_login).port, user="op", password="s3cret")
+    assert context.failures == []
+    assert "Proxy-Authorization: Basic ********" in proxies[0]["body"]
+    assert proxies[0]["url"] == f"http://127.0.0.1:{proxies[0]['port']}"
+
+
+@pytest.mark.parametrize("status", [401, 403, 407])
+def test_refusals_of_http(serve, status):
+    context, proxies = one(serve(answers(status)).port, expect="refused")
+    assert context.failures == []
+    assert (proxies[0]["refused"], proxies[0]["status"], proxies[0]["egress_address"]) == (f"status {status}", status, None)
+
+
+@pytest.mark.parametrize(("handle", "scheme"), [
+    (answers(), "http"), (answers(404), "http"), (answers(502), "http"), (socks(), "socks5"), (socks({"op": "s3cret"}), "socks5")])
+def test_who_is_let_through_was_not_refused(serve, handle, scheme):
+    login = {"user": "op", "password": "s3cret"}
+    context, proxies = one(serve(handle).port, scheme=scheme, expect="refused", **login)
+    assert "so the proxy let the request through" in context.failures[0][1].cause
+    assert (proxies[0]["ok"], proxies[0]["refused"]) == (False, None)
+
+
+def test_an_answer_of_the_server_that_is_expected_was_not_refused(serve):
+    assert one(serve(answers(403)).port, expect="refused", expect_status=403)[0].failures != []
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+def test_where_nothing_listens_or_nothing_answers_nobody_refuses(serve, scheme):
+    silent = serve(lambda connection: connection.recv(1) and threading.Event().wait(20)).port
+    for port in (silent, closed_port()):
+        context, _proxies = one(port, scheme=scheme, expect="refused", timeout="0.5s")
+        assert context.failures[0][1].kind == "transient"
+
+
+def test_a_http_proxy_that_closes_without_an_answer_does_not_refuse(serve):
+    assert one(serve(lambda connection: connection.close()).port, expect="refused")[0].failures[0][1].kind == "transient"
+
+
+@pytest.mark.parametrize(("handle", "cause"), [
+    (socks(reply=4), "it answered: host unreachable"), (socks(reply=99), "it answered: reply 99"),
+    (lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "its answer is not SOCKS5"),
+    (lambda connection: connection.recv(65536) and (connection.sendall(b"\x05\x00\x05\x00\x00\x01\x00"), connection.close()),
+     "it closed the connection in the middle of its answer"),
+])
+@pytest.mark.parametrize("expect", ["answer", "refused"])
+def test_other_failures_of_socks5_are_no_refusals(serve, handle, cause, expect):
+    error = one(serve(handle).port, scheme="socks5", expect=expect)[0].failures[0][1]
+    assert (error.kind, error.cause) == ("transient", cause)
+
+
+def test_a_refusal_is_waited_for_while_the_proxy_starts(serve):
+    port = closed_port()
+    threading.Timer(0.7, serve, (answers(403), port)).start()
+    context, proxies = one(port, expect="refused", wait="20s")
+    assert context.failures == []
+    assert proxies[0]["attempts"] > 1
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+def test_the_request_comes_from_the_address_that_is_given(serve, scheme):
+    seen = []
+
+    def handle(connection):
+        seen.append(connection.getpeername()[0])
+        (answers() if scheme == "http" else socks())(connection)
+
+    port = serve(handle).port
+    assert one(port, scheme=scheme, source_address="127.0.0.77")[0].failures == []
+    assert seen == ["127.0.0.77"]
+    error = one(port, scheme=scheme, source_address="192.0.2.7", expect="refused")[0].failures[0][1]
+    assert (error.kind, error.cause) == ("permanent", "192.0.2.7 is not an address of this machine")
+
+
+@pytest.mark.parametrize(("more", "names"), [
+    ({"user": "op"}, "proxies[0]"), ({"password": "x"}, "proxies[0]"), ({"user": "a:b", "password": "x"}, "proxies[0].user"),
+    ({"user": "", "password": "x"}, "proxies[0].user"), ({"user": "op", "password": "hunter2" * 40}, "proxies[0].password"),
+    ({"source_address": "hv1"}, "proxies[0].source_address 'hv1'")])
+def test_bad_logins_are_one_clear_error(more, names):
+    with pytest.raises(InvalidInput) as caught:
+        one(1, **more)
+    assert caught.value.object == names
+    assert "hunter2" not in caught.value.message
+
+
 @pytest.mark.parametrize(("options", "names"), [
     ({"url": "https://egress.example/"}, "url"), ({"url": "egress.example"}, "url"), ({"url": "http://"}, "url"),
     ({"url": "http://a b/"}, "url"), ({"url": "http://a/\r\nX: y"}, "url"), ({"url": "http://a:99999/"}, "url"), ({"url": "http://ä/"}, "url"),
