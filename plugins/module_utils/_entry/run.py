@@ -10,17 +10,16 @@ import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._host import libvirt_connection, libvirt_hypervisor, turn
+from .._host import libvirt_connection, libvirt_hypervisor, python_libraries, turn
 from .._host.deadline import Deadline
 from .._host.journal import Journal, who
 from .._policy import names
 from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
+from .._policy.packages import library_hint
 from .._policy.xml import LXML_IMPORT_ERROR
 from .._services import clock
 from .._services.service import Context, StartOver
 from .args import connection_arguments, parse_connection
-
-_PACKAGES = {"libvirt": "python3-libvirt (Debian, Ubuntu, Fedora: the same name)", "lxml": "python3-lxml"}
 
 
 def new_nonce():
@@ -103,8 +102,11 @@ def _fail(module, context, failures, result):
 
 
 def _require_libraries():
-    for library, problem in (("libvirt", libvirt_connection.LIBVIRT_IMPORT_ERROR), ("lxml", LXML_IMPORT_ERROR)):
-        if problem is not None:
-            raise Kvm2Error(
-                PERMANENT, "load", f"the Python library {library}", f"{sys.executable} cannot import it: {problem.strip().splitlines()[-1]}",
-                f"Install {_PACKAGES[library]} where the module runs, or set ansible_python_interpreter to a Python that has it.")
+    problems = {"libvirt": libvirt_connection.LIBVIRT_IMPORT_ERROR, "lxml": LXML_IMPORT_ERROR}
+    missing = [library for library, problem in problems.items() if problem is not None]
+    if missing:
+        reasons = "; ".join(problems[library].strip().splitlines()[-1] for library in missing)
+        raise Kvm2Error(
+            PERMANENT, "load", f"the Python {'library' if len(missing) == 1 else 'libraries'} {' and '.join(missing)}",
+            f"{sys.executable} cannot import {'it' if len(missing) == 1 else 'them'}: {reasons}",
+            library_hint(missing, sys.executable, python_libraries.families()))

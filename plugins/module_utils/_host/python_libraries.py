@@ -8,14 +8,10 @@ from __future__ import annotations
 import importlib.util
 import platform
 import sys
+from importlib.metadata import PackageNotFoundError, version
 
 from .._policy.host_state import Library, Runtime
 from .host_files import read, settings
-
-try:
-    from importlib.metadata import PackageNotFoundError, version
-except ImportError:
-    PackageNotFoundError = version = None
 
 # By import name: the name that the library is registered under.
 LIBRARIES = {"libvirt": "libvirt-python", "lxml": "lxml", "pycdlib": "pycdlib"}

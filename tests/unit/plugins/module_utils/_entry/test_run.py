@@ -117,6 +117,10 @@ def test_a_missing_library_is_named_with_its_package_and_interpreter(play, monke
     monkeypatch.setattr(libvirt_connection, "LIBVIRT_IMPORT_ERROR", "Traceback\nModuleNotFoundError: No module named 'libvirt'\n")
     result = play(names=[])
     assert "python3-libvirt" in result["msg"] and "python" in result["msg"] and "No module named" in result["msg"]
+    monkeypatch.setattr(run, "LXML_IMPORT_ERROR", "Traceback\nModuleNotFoundError: No module named 'lxml'\n")
+    both = play(names=[])["error"]
+    assert both["object"] == "the Python libraries libvirt and lxml" and "'libvirt'; ModuleNotFoundError: No module named 'lxml'" in both["message"]
+    assert "python3-lxml" in both["hint"] and both["kind"] == "permanent"
 
 
 def test_a_module_without_a_hypervisor_opens_none(play):
