@@ -16,7 +16,12 @@ description:
   - A base is never overwritten. Another digest makes another base beside the old one, and old overlays keep theirs.
   - A base exists once its record does, which is the last thing to be written. A run that was killed leaves nothing that a later run
     would use.
-  - Images that name a backing file or an external data file, that are encrypted, or whose header disagrees with O(format) are refused.
+  - What the image is, is told from its content and not from its name. It may be compressed with gzip, xz, bzip2 or, where the Python of the
+    machine has C(compression.zstd) or C(zstandard), zstd. It is unpacked on its way into the pool. The digest in O(checksum) is that of
+    the file as it is fetched.
+  - Images that name a backing file or an external data file, that are encrypted, damaged or cut short, or whose header disagrees with
+    O(format) are refused, as are VMDK, VDI, VHD, VHDX, ISO and other files that are no qcow2 or raw disk. Nothing is left of them.
+  - Of several runs on one machine that want the same image at the same time one fetches it, and the others wait for it.
   - Files of other tools in the same pool are never read, adopted or deleted.
 extends_documentation_fragment:
   - egress.kvm2.connection
@@ -30,6 +35,10 @@ options:
   url:
     description:
       - Where the image is fetched from, as an C(http) or C(https) URL.
+      - A transfer that breaks off goes on where it was, where the server names the version of the file (C(ETag) or C(Last-Modified)) and
+        can send a part of it. Otherwise it begins anew, into another volume. Both are tried a limited number of times.
+      - A redirect to another server goes without O(headers), O(url_username), O(url_password) and O(client_cert). One from C(https) to
+        C(http) is followed only with O(checksum).
       - Exactly one of O(url) and O(src) is needed with O(state=present). With O(state=absent) it narrows the retirement to the bases
         that came from there.
     type: str
@@ -41,7 +50,10 @@ options:
     description:
       - The digest of what is fetched, as V(sha256:<hex>) or V(sha512:<hex>), or as V(sha256:<URL of a SHA256SUMS file>) or
         V(sha512:<URL of a SHA512SUMS file>).
-      - A sums file is asked when the image is imported and its answer is recorded. Later runs reuse that answer.
+      - A sums file is in the format of coreutils or of BSD, signed in clear text or not (the signature is not checked), and the entry is
+        found by the file name in O(url) or O(src). It is asked when the image is imported and its answer is recorded. Later runs reuse
+        that answer unless O(refresh) says otherwise.
+      - What is given for the server of O(url), such as O(headers), is not told to another server that has the sums file.
       - Without it an image from O(url) is told by its O(key) and URL alone, and the newest one counts.
     type: str
   format:
@@ -114,30 +126,38 @@ options:
     default: 30s
   sparse:
     description:
-      - Whether holes of the image stay holes in the pool. The default allocates the whole volume before its content is sent, so that a
-        full pool fails at once and leaves nothing behind.
+      - Whether zeros of the image take no space in the pool. With V(true) too the space of the whole image has to be free at the start,
+        so that a full pool fails at once and leaves nothing behind; what is not needed is given back at the end.
+      - Over a remote O(uri) it needs libvirt 12.8 or newer, and is refused with older ones, some of which a full disk would end.
     type: bool
     default: false
   refresh:
     description:
       - Whether an unpinned O(url), or the sums file of O(checksum), is asked again though a base is there.
-      - V(never) does not touch the network once a base is published. V(if_modified) asks with a conditional request.
+      - V(never) does not touch the network once a base is published.
+      - V(if_modified) asks an unpinned URL with a conditional request and makes a new base where the answer differs, and fetches the sums
+        file again. Where the server gives neither C(ETag) nor C(Last-Modified), the whole image is fetched to compare its digest.
+      - The old base stays for the overlays that it has.
     type: str
     choices: [never, if_modified]
     default: never
   max_virtual_size:
     description:
       - Refuses images whose virtual size is larger, as a size such as V(1TiB). V(none) sets no limit.
+      - It also limits what a compressed image may unpack to.
     type: str
     default: 1TiB
   tmpdir:
     description:
-      - A folder on the machine of the module for an image whose length is not known beforehand. Its space is checked first.
+      - A folder on the machine of the module for an image whose length is not known beforehand, because it is compressed or its server
+        does not say. It is kept there in a file without a name, of which nothing is left even when the module is killed.
+      - The default is the pool's own folder where that is on this machine, else the one for temporary files.
+      - The space is looked at before and while the file is written. A twentieth of the filesystem, at most 256 MiB, is left free.
     type: path
   verify:
     description:
       - When what the pool stored is read back and hashed. V(import) does it before a base is published, V(always) also on every later
-        run, V(never) leaves it out.
+        run that finds it, V(never) leaves it out.
     type: str
     choices: [import, always, never]
     default: import
@@ -162,6 +182,15 @@ EXAMPLES = r"""
 - name: Say where it is
   ansible.builtin.debug:
     msg: "{{ base.image.base }} in pool {{ base.image.pool }}"
+
+- name: Follow an image that its server replaces from time to time
+  egress.kvm2.kvm2_image:
+    key: debian-daily
+    url: https://images.example.com/daily/debian-sid.raw.xz
+    checksum: sha256:https://images.example.com/daily/SHA256SUMS
+    format: raw
+    sparse: true
+    refresh: if_modified
 
 - name: Publish a base from a file on the hypervisor
   egress.kvm2.kvm2_image:
@@ -206,7 +235,7 @@ image:
       type: str
       sample: qcow2
     size:
-      description: The stored size in bytes. V(null) where it is not known in check mode.
+      description: The stored size in bytes. V(null) where it is not known in check mode, as that of a compressed image is not.
       returned: success
       type: int
       sample: 345374720
@@ -221,7 +250,7 @@ image:
       type: str
       sample: sha256:0f3a9b1c2d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8
     checksum:
-      description: The digest of what was fetched, with its algorithm. V(null) where nothing pins the image.
+      description: The digest that pins what was fetched, with its algorithm. V(null) where nothing does.
       returned: success
       type: str
       sample: sha256:0f3a9b1c2d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8

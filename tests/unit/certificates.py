@@ -25,7 +25,7 @@ class Authority:
 
 
 def _certificate(name, key, issuer, issuer_key, *extensions):
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder(
         issuer, name, key.public_key(), x509.random_serial_number(), now - datetime.timedelta(hours=1), now + datetime.timedelta(days=1))
     for extension in extensions:

@@ -49,18 +49,22 @@ class _Gzip:
 
 def _zstd():
     """Class of one zstd frame's decompressor, and its error: from Python 3.14 on in the standard library, before that in packages of their own."""
-    for name in ("compression.zstd", "backports.zstd"):
-        try:
-            found = importlib.import_module(name)
-        except ImportError:
-            continue
+    found = _first_module("compression.zstd", "backports.zstd", "zstandard")
+    if found is None:
+        return None
+    if hasattr(found, "DecompressionParameter"):
         options = {found.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
         return lambda: found.ZstdDecompressor(options=options), found.ZstdError
-    try:
-        zstandard = importlib.import_module("zstandard")
-    except ImportError:
-        return None
-    return lambda: _Zstandard(zstandard), zstandard.ZstdError
+    return lambda: _Zstandard(found), found.ZstdError
+
+
+def _first_module(*names):
+    for name in names:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
 
 
 class _Zstandard:

@@ -11,7 +11,8 @@ _ZSTD_SKIPPABLE, _ZSTD_SKIPPABLE_FIRST = b"\x2a\x4d\x18", range(0x50, 0x60)
 _ARCHIVES = ((b"PK\x03\x04", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z"), (b"Rar!\x1a\x07", "rar"))
 _DISKS = (
     (b"LUKS\xba\xbe", "an encrypted LUKS volume"), (b"KDMV", "a VMDK image"), (b"COWD", "a VMDK image"), (b"conectix", "a VHD image"),
-    (b"vhdxfile", "a VHDX image"), (b"# Disk DescriptorFile", "the descriptor of a VMDK image"), (b"QED\0", "a QED image"), (b"WithoutFreeSpace", "a Parallels image"),
+    (b"vhdxfile", "a VHDX image"), (b"# Disk DescriptorFile", "the descriptor of a VMDK image"),
+    (b"QED\0", "a QED image"), (b"WithoutFreeSpace", "a Parallels image"),
     (b"WithouFreSpacExt", "a Parallels image"))
 # Formats that look like raw disks from their beginning: what the last sector begins with.
 _LAST_SECTORS = ((b"conectix", "a VHD image"), (b"koly", "a DMG image"))

@@ -191,19 +191,23 @@ class Storage:
             file.write(sent, bytes(block))
             file.mtime = self.machine.now
             sent += len(block)
-            if sparse and not any(block):
-                file.allocated -= len(block)
-                state.available += len(block)
         if sent != length:
             raise Kvm2Error(TRANSIENT, "upload", obj, f"the source ended after {sent} of {length} bytes", "Try again.")
+        if sparse:
+            self._give_back(state, file)
 
     @recorded
     def dig_holes(self, path):
         file = self.machine.file(path)
         if not self.is_local() or file is None:
             return "its file is on another machine"
-        file.allocated = sum(BLOCK for at in range(0, file.size, BLOCK) if any(file.read(at, min(BLOCK, file.size - at))))
+        self._give_back(next(pool for pool in self.machine.pools.values() if pool.path == posixpath.dirname(path)), file)
         return None
+
+    def _give_back(self, state, file):
+        data = sum(BLOCK for at in range(0, file.size, BLOCK) if any(file.read(at, min(BLOCK, file.size - at))))
+        state.available += file.allocated - data
+        file.allocated = data
 
     @recorded
     def download(self, pool, name, offset, length):
