@@ -19,15 +19,6 @@ def exists(path):
     return os.path.exists(path)
 
 
-def available(path):
-    """Bytes of the filesystem that an ordinary user can still fill (f_bavail), or None where the path cannot be seen."""
-    try:
-        stat = os.statvfs(path)
-    except OSError:
-        return None
-    return stat.f_bavail * stat.f_frsize
-
-
 class Syncer:
     """Writes a file's pages to the disk while something else fills it, so that little is left to do at the end.
 
@@ -100,12 +91,3 @@ def filesystem_type(path):
     except OSError:
         return None
     return kind
-
-
-def bridges():
-    """Names of the network bridges of this machine, sorted."""
-    try:
-        names = os.listdir("/sys/class/net")
-    except OSError:
-        return ()
-    return tuple(sorted(name for name in names if os.path.isdir(f"/sys/class/net/{name}/bridge")))

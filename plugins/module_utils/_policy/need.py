@@ -83,12 +83,16 @@ def _how(need, new, disks, grown, image, image_is_there):
         parts.append(f"{format_size(need.fixed)} as asked")
     if new:
         share = "" if need.filled == 1 else f", {need.filled:.0%} of their capacity"
-        parts.append(f"{format_size(disks)} for {len(new)} new disks{share}")
+        parts.append(f"{format_size(disks)} for {_count(len(new), 'new disk')}{share}")
     there = need.instances + len(need.overlays) - len(new)
     if there:
-        parts.append(f"{format_size(grown)} for {there} disks that are there already")
+        parts.append(f"{format_size(grown)} for {_count(there, 'disk')} that {'is' if there == 1 else 'are'} there already")
     if image:
         parts.append(f"{format_size(image)} for the image")
     elif need.image and image_is_there:
         parts.append("nothing for the image, which is published already")
     return "; ".join(parts) or "nothing is asked for"
+
+
+def _count(number, what):
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
