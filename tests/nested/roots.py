@@ -96,7 +96,7 @@ def _prepare(state: State, this: Step, release: Release, bare: pathlib.Path, par
             raise Failure(f"{reason} The end of its output:\n{containers.log_of(f'{state.prefix}-{name}')}") from reason
         role.apply(state, this, {name: {"address": address, "extra": release.extra}}, "packages", f"role-{release.name}.log")
         this.detail = "keeping it"
-        answer(["podman", "exec", f"{state.prefix}-{name}", "sh", "-c", STRIP])
+        answer(["podman", "exec", f"{state.prefix}-{name}", "sh", "-c", STRIP], timeout=300)
         answer(["podman", "export", "--output", str(part), f"{state.prefix}-{name}"], timeout=300)
     finally:
         _forget(state, name, image)
