@@ -36,10 +36,13 @@ def use_of(domains, own):
         if not domain.active and (not domain.autostart or domain.uuid in own):
             continue
         text = domain.live_xml if domain.live_xml is not None else domain.xml
-        if text is None:
+        try:
+            if text is None:
+                raise ValueError("it has no XML")
+            fields = fields_of(parse(text))
+        except ValueError:
             unread.append(domain.name)
             continue
-        fields = fields_of(parse(text))
         if domain.uuid in own:
             own_memory, own_vcpus = own_memory + fields["memory"], own_vcpus + fields["vcpus"]
         else:

@@ -11,19 +11,26 @@ from .xml import parse
 def disks(domains, volumes):
     """(used, written): paths of the files that these model.Domains name as disks or below one, and of those that they write to.
 
-    A disk that is given as a volume of a pool has the path of that model.Volume, if it is among `volumes`.
+    A disk that is given as a volume of a pool has the path of that model.Volume, if it is among `volumes`. XML that cannot be read tells none.
     """
     by_name = {(volume.pool, volume.name): volume.path for volume in volumes}
     used, written = set(), set()
     for domain in domains:
         for text in domain.xmls:
-            for disk in parse(text).iterfind("devices/disk"):
+            for disk in _disks(text):
                 paths = [path for path in (_path(source, by_name) for source in disk.iter("source")) if path]
                 used.update(paths)
                 top = _path(disk.find("source"), by_name)
                 if top and disk.find("readonly") is None:
                     written.add(top)
     return frozenset(used), frozenset(written)
+
+
+def _disks(text):
+    try:
+        return parse(text).findall("devices/disk")
+    except ValueError:
+        return ()
 
 
 def _path(source, by_name):

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import budget, disk_use
@@ -71,7 +73,9 @@ def test_memory_at_this_moment():
 
 
 def test_domains_that_cannot_be_read_are_named():
-    use = budget.use_of([domain("dark", xml=False)], frozenset())
+    odd = replace(domain("odd"), live_xml="<domain>")
+    use = budget.use_of([domain("dark", xml=False), odd], frozenset())
+    assert use.unread == ("dark", "odd") and disk_use.disks([replace(odd, xml=None)], ()) == (frozenset(), frozenset())
     check = budget.checks(use, FACTS, None, None, 1.0, 1.0)[-1]
     assert (check.name, check.status) == ("unreadable domains", "warn") and "dark" in check.message
 
