@@ -10,6 +10,7 @@ import concurrent.futures
 import os
 import sys
 
+import debian
 import guest
 import hypervisors
 import packages
@@ -19,6 +20,8 @@ import selftest
 from progress import Failure, say
 from state import State
 
+GUESTS = {"micro": guest.ensure, "debian": debian.ensure}
+
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 tests/nested", description="Nested hypervisors for tests.")
@@ -26,10 +29,12 @@ def _arguments() -> argparse.Namespace:
     commands.add_parser("packages", help="install the Debian packages that the harness needs, where they are missing")
     root = commands.add_parser("root", help="build and import the root of a hypervisor")
     root.add_argument("--release", default=releases.DEFAULT, help=f"one of {', '.join(releases.RELEASES)} (default: %(default)s)")
-    commands.add_parser("guest", help="build and publish the micro guest's image")
+    image = commands.add_parser("guest", help="build and publish a guest's image")
+    image.add_argument("--kind", choices=GUESTS, default="micro", help="(default: %(default)s)")
     up = commands.add_parser("up", help="have hypervisors and the publish server running; keeps what is well, replaces what is not")
     up.add_argument("--hosts", default="hv1,hv2", help="their names, with commas between (default: %(default)s)")
     up.add_argument("--release", default=releases.DEFAULT, help="for all, or by host: hv1=trixie,hv2=bookworm (default: %(default)s)")
+    up.add_argument("--guest", choices=GUESTS, default="micro", help="build this guest's image too, beside the micro guest's")
     down = commands.add_parser("down", help="stop hypervisors and publish server")
     down.add_argument("--hosts", default="", help="only these hypervisors, with commas between")
     commands.add_parser("clean", help="down, and remove images, network and everything cached")
@@ -41,21 +46,22 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def build(state: State, names: set[str]) -> dict[str, str]:
-    """Build the guest and the roots of these releases, at once; return the podman image of each release."""
+def build(state: State, names: set[str], kinds: set[str]) -> dict[str, str]:
+    """Build the guests of these kinds and the roots of these releases, at once; return the podman image of each release."""
     wanted = [roots.find(name) for name in sorted(names)]
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        image = pool.submit(guest.ensure, state)
+        images = [pool.submit(GUESTS[kind], state) for kind in sorted(kinds)]
         made = {release.name: pool.submit(roots.ensure, state, release) for release in wanted}
-        image.result()
+        for image in images:
+            image.result()
         return {name: future.result() for name, future in made.items()}
 
 
-def up(state: State, hosts: str, release: str) -> None:
+def up(state: State, hosts: str, release: str, guest_kind: str = "micro") -> None:
     """Have these hypervisors running, with all they need."""
     plan = hypervisors.parse(hosts, release)
     packages.ensure(state)
-    hypervisors.up(state, plan, build(state, set(plan.values())))
+    hypervisors.up(state, plan, build(state, set(plan.values()), {"micro", guest_kind}))
 
 
 def _run(arguments: argparse.Namespace, state: State) -> int:
@@ -67,7 +73,7 @@ def _run(arguments: argparse.Namespace, state: State) -> int:
         return selftest.run(state, up)
     with state.locked():
         if arguments.command == "up":
-            up(state, arguments.hosts, arguments.release)
+            up(state, arguments.hosts, arguments.release, arguments.guest)
         elif arguments.command == "down":
             hypervisors.down(state, tuple(filter(None, arguments.hosts.split(","))))
         elif arguments.command == "clean":
@@ -77,7 +83,7 @@ def _run(arguments: argparse.Namespace, state: State) -> int:
             if arguments.command == "root":
                 roots.ensure(state, roots.find(arguments.release))
             elif arguments.command == "guest":
-                guest.ensure(state)
+                GUESTS[arguments.kind](state)
         state.hand_over()
     return 0
 

@@ -10,13 +10,13 @@ import pathlib
 import disk
 import images
 from disk import MIB, SECTOR, START
-from guestfs import initramfs, kernel_of
+from guestfs import ENGINES, engine, initramfs, kernel_of
 from progress import step
 from roots import OPTIONS, unpacked
 from state import HERE, State, digest_of, remove
 
 RELEASE = "bookworm"  # its kernel needs little more than half the processor time of trixie's until it runs a program under emulation
-PACKAGES = ("busybox-static", "linux-image-cloud-amd64", "qemu-guest-agent", "tinyproxy-bin")
+PACKAGES = ("busybox-static", "dante-server", "linux-image-cloud-amd64", "qemu-guest-agent", "squid", "tinyproxy-bin")
 MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"
 NAME = "micro.qcow2"
 SIZE = 64 * MIB
@@ -43,7 +43,8 @@ def ensure(state: State) -> pathlib.Path:
     with step("guest image") as this:
         raw = state.images / f"{NAME}.raw.part"
         this.detail = "collecting the initramfs"
-        _disk(raw, kernel_of(root), initramfs(root))  # not compressed: unpacking it costs the guest more than reading it
+        # Nothing is compressed: unpacking it costs the guest more than reading it.
+        _disk(raw, {"vmlinuz": kernel_of(root), "initrd": initramfs(root), **{f"{name}.cpio": engine(root, name) for name in ENGINES}})
         this.detail = "converting"
         return images.publish(state, "micro", key(), raw)
 
@@ -66,8 +67,8 @@ def _packages(state: State) -> pathlib.Path:
     return root
 
 
-def _disk(raw: pathlib.Path, kernel: bytes, initrd: bytes) -> None:
-    """Write the disk: GPT, boot code, and one FAT partition with boot loader, kernel and initramfs."""
+def _disk(raw: pathlib.Path, files: dict[str, bytes]) -> None:
+    """Write the disk: GPT, boot code, and one FAT partition with boot loader, kernel, initramfs and engines."""
     size = SIZE - MIB - START
     disk.partitioned(raw, SIZE, TABLE.format(start=START // SECTOR, size=size // SECTOR))
-    disk.fat(raw, size, "MICRO", "6d696372", {"vmlinuz": kernel, "initrd": initrd, "syslinux.cfg": LOADER.encode()})
+    disk.fat(raw, size, "MICRO", "6d696372", {**files, "syslinux.cfg": LOADER.encode()})

@@ -19,15 +19,29 @@ MODULES = (
     "virtio_rng", "virtio_balloon",
 )
 PROGRAMS = ("usr/bin/tinyproxy", "usr/sbin/qemu-ga")
+# Programs, further files and folders of the engines that a guest unpacks when its seed configures them.
+ENGINES = {
+    "squid": (
+        ("usr/sbin/squid", "usr/lib/squid/basic_ncsa_auth", "usr/lib/squid/unlinkd"),
+        (
+            "etc/squid/errorpage.css", "usr/share/squid/mime.conf", "usr/share/squid/icons/**/*", "usr/share/squid/errors/en/*",
+            "usr/share/squid/errors/templates/*",
+        ),
+        ("var/log/squid", "var/spool/squid"),
+    ),
+    "danted": (("usr/sbin/danted",), (), ()),
+}
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 LOADER = "lib64/ld-linux-x86-64.so.2"
 FOLDERS = (
-    "dev", "etc/tinyproxy", "media/boot", "media/seed", "proc", "root", "run/lock", "run/tinyproxy", "sys", "tmp", "var/log/tinyproxy",
+    "dev", "etc/squid", "etc/tinyproxy", "media/boot", "media/seed", "proc", "root", "run/lock", "run/tinyproxy", "sys", "tmp", "var/log/tinyproxy",
 )
 
 TEXTS = {
-    "etc/passwd": "root::0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\ntinyproxy:x:100:100::/run/tinyproxy:/bin/false\n",
-    "etc/group": "root:x:0:\ntinyproxy:x:100:\nnobody:x:65533:\nnogroup:x:65534:\n",
+    "etc/passwd": "root::0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\ntinyproxy:x:100:100::/run/tinyproxy:/bin/false\n"
+    "proxy:x:13:13::/var/spool/squid:/bin/false\n",
+    "etc/shadow": "root::0:0:99999:7:::\n",
+    "etc/group": "root:x:0:\nproxy:x:13:\ntinyproxy:x:100:\nnobody:x:65533:\nnogroup:x:65534:\n",
     "etc/hosts": "127.0.0.1 localhost\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
@@ -54,7 +68,7 @@ def initramfs(root: pathlib.Path) -> bytes:
     for path in sorted((root / "usr/share/tinyproxy").glob("*.html")):
         archive.file(str(path.relative_to(root)), path.read_bytes())
     for name, text in TEXTS.items():
-        archive.file(name, text.encode())
+        archive.file(name, text.encode(), 0o600 if name == "etc/shadow" else 0o644)
     ours = HERE / "guest"
     for path in sorted(p for p in ours.rglob("*") if p.is_file()):
         script = path.read_bytes().startswith(b"#!")
@@ -80,19 +94,47 @@ def _busybox(archive: Archive, root: pathlib.Path) -> None:
 
 
 def _programs(archive: Archive, root: pathlib.Path) -> None:
-    """Add the programs and the libraries that their loader lists."""
+    """Add the programs and the loader with the libraries that it lists."""
+    libraries = _with_libraries(archive, root, PROGRAMS)
+    _add_libraries(archive, root, libraries)
+    archive.file(f"usr/{LOADER}", _loader(root).read_bytes(), 0o755)
+    archive.link("lib64", "usr/lib64")
+
+
+def _loader(root: pathlib.Path) -> pathlib.Path:
+    return (root / "usr" / LOADER) if (root / "usr" / LOADER).exists() else _one(root, f"{LIBRARIES}/ld-linux-x86-64.so.2")
+
+
+def _with_libraries(archive: Archive, root: pathlib.Path, programs: tuple[str, ...]) -> set[str]:
+    """Add programs; return the libraries that they need."""
     libraries: set[str] = set()
-    loader = (root / "usr" / LOADER) if (root / "usr" / LOADER).exists() else _one(root, f"{LIBRARIES}/ld-linux-x86-64.so.2")
-    for program in PROGRAMS:
+    for program in programs:
         archive.file(program, (root / program).read_bytes(), 0o755)
-        listed = answer([str(loader), "--library-path", str(root / LIBRARIES), "--list", str(root / program)])
+        listed = answer([str(_loader(root)), "--library-path", str(root / LIBRARIES), "--list", str(root / program)])
         if "not found" in listed:
             raise Failure(f"Failed to collect the libraries of {program}:\n{listed}")
-        libraries |= set(re.findall(r"^\s*(\S+\.so\S*) => ", listed, re.MULTILINE))
-    for library in sorted(libraries - {"linux-vdso.so.1"}):
-        archive.file(f"{LIBRARIES}/{pathlib.Path(library).name}", (root / LIBRARIES / pathlib.Path(library).name).read_bytes(), 0o755)
-    archive.file(f"usr/{LOADER}", loader.read_bytes(), 0o755)
-    archive.link("lib64", "usr/lib64")
+        libraries |= {pathlib.Path(name).name for name in re.findall(r"^\s*(\S+\.so\S*) => ", listed, re.MULTILINE)}
+    return libraries - {"linux-vdso.so.1"}
+
+
+def _add_libraries(archive: Archive, root: pathlib.Path, libraries: set[str]) -> None:
+    for library in sorted(libraries):
+        archive.file(f"{LIBRARIES}/{library}", (root / LIBRARIES / library).read_bytes(), 0o755)
+
+
+def engine(root: pathlib.Path, name: str) -> bytes:
+    """Return the archive of an engine that is unpacked over the initramfs: its programs, their further libraries, its files."""
+    programs, patterns, folders = ENGINES[name]
+    archive = Archive()
+    for folder in folders:
+        archive.folder(folder)
+    there = _with_libraries(Archive(), root, PROGRAMS)
+    _add_libraries(archive, root, _with_libraries(archive, root, programs) - there)
+    for pattern in patterns:
+        for path in sorted(root.glob(pattern)):
+            if path.is_file():
+                archive.file(str(path.relative_to(root)), path.read_bytes())
+    return archive.render()
 
 
 def _modules(archive: Archive, root: pathlib.Path) -> None:

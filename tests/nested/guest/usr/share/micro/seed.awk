@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Reads what cloud-init's NoCloud seeds hold (meta-data, user-data): the part of YAML that people and PyYAML write (block
+# Reads what cloud-init's NoCloud seeds hold (meta-data, user-data, network-config): the part of YAML that people and PyYAML write (block
 # mappings and sequences, plain, quoted and literal scalars, flow collections and so JSON). Each value becomes a call of
 # emit(path, value); the few that this guest knows are written into files below `out`.
 
@@ -14,11 +14,15 @@ END {
 }
 
 function emit(path, value,    part, folder) {
+    sub(/^\/network\/ethernets\//, "/ethernets/", path)
     if (path == "/instance-id" || path == "/local-hostname" || path == "/hostname") {
         printf "%s\n", value > (out path)
-    } else if (path ~ /^\/write_files\/[0-9]+\/(path|content|encoding|permissions)$/) {
+    } else if (path ~ /^\/ethernets\//) {
+        print substr(path, 12), value > (out "/network")
+    } else if (path ~ /^\/(write_files\/[0-9]+\/(path|content|encoding|permissions|owner)|users\/[0-9]+\/(name|passwd|hashed_passwd|lock_passwd))$/) {
         split(path, part, "/")
-        folder = out "/file." part[3]
+        folder = out (part[2] == "users" ? "/user." : "/file.") part[3]
+        sub(/^hashed_/, "", part[4])
         if (!(folder in made)) system("mkdir -p " folder)
         made[folder] = 1
         if (part[4] == "permissions") sub(/^0o/, "0", value)
