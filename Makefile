@@ -20,7 +20,7 @@ endif
 
 tools := $(PYTHON) tests/tools
 nested := $(PYTHON) tests/nested
-GUEST ?= micro
+GUEST ?= debian
 HOSTS ?= hv1
 RELEASE ?= trixie
 ARGS ?=

@@ -53,7 +53,7 @@ def test_demo(hv1):
     for output in outputs:
         assert len(re.findall(rf"proxy-0[12] .*answered.*{re.escape(address)}", output)) == 2, output
     assert "changed=0" in outputs[1]
-    hv1.playbook("egress.kvm2.decommission", "--limit", "hv1", "-e", "@tests/demo/fleet.yml", "-e", "proxy_fleet_remove_image=true")
+    hv1.playbook("egress.kvm2.decommission", "--limit", "hv1", "-e", "@tests/demo/fleet-micro.yml", "-e", "proxy_fleet_remove_image=true")
     assert hv1.shell("hv1", LISTING) == before
 
 

@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         if name in ("sanity", "unit", "integration", "molecule", "demo", "provision"):
             command.add_argument("arguments", nargs="*", help="handed on; put -- before them")
         if name == "demo":
-            command.add_argument("--guest", default="micro", help="the guest image: micro")
+            command.add_argument("--guest", default=demo.DEFAULT, help=f"the guest image, {' or '.join(demo.GUESTS)} (default: %(default)s)")
         if name == "provision":
             command.add_argument("--inventory", type=Path, default=nested.INVENTORY, help="inventory of the hypervisors")
             command.add_argument("--fleet", type=Path, default=provision.FLEET, help="file that sets kvm2_fleet")

@@ -10,13 +10,14 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import environment
 import nested
-from console import Step, ToolError
+from console import Step, ToolError, say
 from paths import CACHE, CHECKOUT
 
 PLAYBOOK = CHECKOUT / "tests" / "demo" / "demo.yml"
@@ -34,6 +35,8 @@ _ANSIBLE = {"ANSIBLE_PIPELINING": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
 
 _RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TASK = re.compile(r"^TASK \[(?:\S+ : )?(.*)\] \**$")
+_SILENCE = 20.0  # seconds without a line after which it is said what is waited for
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,41 @@ class Answer:
     endpoint: dict
     ok: bool
     text: str
+
+
+class _Silence:
+    """Says which task it is that takes so long, whenever no line has come for a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.task, self.since = "the start", time.monotonic()
+        self._line = threading.Condition()
+        self._over = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> _Silence:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_reason: object) -> None:
+        with self._line:
+            self._over = True
+            self._line.notify()
+        self._thread.join()
+
+    def heard(self, line: str) -> None:
+        """Take note of a line."""
+        with self._line:
+            found = _TASK.match(line)
+            if found:
+                self.task, self.since = found[1], time.monotonic()
+            self._line.notify()
+
+    def _watch(self) -> None:
+        with self._line:
+            while not self._over:
+                if not self._line.wait(self.seconds):
+                    say(f"still at: {self.task} … {time.monotonic() - self.since:.0f} s", "demo")
 
 
 def _play(venv: Path, inventory: Path, fleet: Path, endpoints: Path, extra: list[str]) -> int:
@@ -55,10 +93,12 @@ def _play(venv: Path, inventory: Path, fleet: Path, endpoints: Path, extra: list
     changed = 0
     with subprocess.Popen(
         [str(part) for part in [*command, *extra]], env=env, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, errors="replace"
-    ) as process:
+    ) as process, _Silence(_SILENCE) as silence:
         for line in process.stdout:
             print(line, end="", flush=True)
-            counts = _RECAP.match(_COLOUR.sub("", line))
+            plain = _COLOUR.sub("", line)
+            silence.heard(plain.rstrip())
+            counts = _RECAP.match(plain)
             changed += int(counts[2]) if counts else 0
     if process.returncode:
         raise ToolError(f"Failed to provision the fleet of {fleet}: ansible-playbook ended with {process.returncode}; its error is above")
