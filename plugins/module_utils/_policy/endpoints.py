@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from . import fleet as definitions
-from . import guest_network
+from . import guest_network, names
 from .engines import ENGINES
 
 _COLUMNS = (
@@ -52,7 +52,9 @@ def _endpoint(fleet, hypervisor, declared, one, check, family):
 
 
 def _address(declared, one, family):
-    """A guest that was made from another seed has not got the address that is declared by now."""
+    """A guest that is only predicted has no address yet, and one that was made from another seed has not got the one that is declared by now."""
+    if names.is_predicted(one.get("seed") or ""):
+        return None
     own, found = guest_network.primary(declared["addresses"], family), one.get("primary_address")
     if any(difference["field"] == "seed" for difference in one.get("drift", ())):
         return found or own

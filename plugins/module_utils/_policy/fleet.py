@@ -59,7 +59,7 @@ def problems(definition):
     found += _twice(f"{VARIABLE}.instances", "name", [item["name"] for item in expanded])
     found += _access_problems(definition, expanded, listed)
     found += [
-        f"{place}: {shown(value)}: {cause}" for place, value, cause in guest_network.problems(
+        f"{place}: {'' if value is None else f'{shown(value)}: '}{cause}" for place, value, cause in guest_network.problems(
             definition.get("networks", _NETWORKS), expanded, not isinstance(definition["instances"], list), VARIABLE)]
     uids = {item["name"]: uid_of(definition["name"], item) for item in expanded}
     found += _twice(f"{VARIABLE}.instances", "uid", uids.values())

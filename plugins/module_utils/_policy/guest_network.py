@@ -125,7 +125,7 @@ def _listed(items, static, counted, path):
     for index, item in enumerate([] if counted else items):
         own, at = own_addresses(item), f"{path}.instances[{index}].address"
         if len(own) != len(static):
-            wanted = f"{len(static)} of the fleet's networks have a subnet, and the instance needs an address in each, in their order"
+            wanted = f"the instance needs an address in each network that has a subnet, in their order: {', '.join(str(one[2]) for one in static)}"
             found.append((at, item.get("address"), wanted if static else "no network of the fleet has a subnet. Add subnet to one"))
             continue
         for text, (_at, network, subnet) in zip(own, static):
@@ -166,7 +166,8 @@ def _last(subnet):
 
 def _wrong(at, text, subnet, gateway, is_gateway=False):
     try:
-        address = ipaddress.ip_address(text)
+        # With a zone it would count on one machine only.
+        address = ipaddress.ip_address(text if "%" not in text else "")
     except ValueError:
         return [(at, text, "it is not an address. Write one such as 192.168.122.50")]
     if is_gateway and address.version == subnet.version == 6 and address.is_link_local:

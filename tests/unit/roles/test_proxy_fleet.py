@@ -103,7 +103,7 @@ def play(tmp_path):
         connects = "egress.kvm2.connection" in own["extends_documentation_fragment"]
         return [*own["options"], *(("uri", "exclusive") if connects else ())]
 
-    def run(fleet=None, answers=None, playbook="provision", hosts="hv1", variables=None):
+    def run(fleet=None, answers=None, playbook="provision", hosts="hv1", variables=None, arguments=()):
         for path in tmp_path.glob("calls-*"):
             path.unlink()
         answered = dict(GOOD, **(answers or {}))
@@ -112,7 +112,7 @@ def play(tmp_path):
         given = dict({"kvm2_fleet": fleet or FLEET, "proxy_fleet_check_url": "http://egress.example/"}, **(variables or {}))
         done = subprocess.run(
             [Path(sys.executable).with_name("ansible-playbook"), "-i", tmp_path / "inventory.yml", root / "playbooks" / f"{playbook}.yml",
-             "-e", json.dumps(given), "--limit", hosts],
+             "-e", json.dumps(given), "--limit", hosts, *arguments],
             env=dict(
                 os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0",
                 ANSIBLE_CALLBACK_RESULT_FORMAT="yaml", ANSIBLE_PIPELINING="1", ANSIBLE_HOME=str(tmp_path / "home")),
@@ -164,6 +164,49 @@ def test_the_seed_holds_the_proxy_and_what_the_operator_adds(play):
     # Nobody is allowed, so there is nothing to ask, and the run says so.
     assert run.modules("hv1") == STEPS[:-1]
     assert "serve nobody" in run.output
+
+
+STATIC = dict(
+    FLEET, networks=[{"network": "default", "subnet": "192.168.122.0/24", "gateway": "192.168.122.1"}], dns={"servers": ["192.168.122.1"]},
+    proxy={"allow": ["192.168.122.0/24"], "user": "op", "password": "hunter2-of-this-test"},
+    instances=[{"name": "a", "address": "192.168.122.50"}, {"name": "b", "address": "192.168.122.51"},
+               {"name": "c", "address": "192.168.122.52", "proxy": {"engine": "dante"}}])
+
+
+def test_guests_with_their_own_addresses_are_asked_there_with_their_login_and_a_wrong_one(play):
+    answers = {"fill": {"key": "instances", "entry": {"state": "provisioning", "primary_address": None, "drift": [], "actions": []}}}
+    run = play(STATIC, {"kvm2_domain": [answers], "kvm2_proxy_check": [{"proxies": [{"name": "a", "ok": True}, {"name": "c", "ok": True}]}]})
+    assert run.code == 0, run.output
+    given = run.given("hv1", "kvm2_domain")
+    assert given["wait"]["for"] == "running"
+    assert given["networks"] == [{"network": "default"}]
+    assert [yaml.safe_load(one["network_config"])["ethernets"]["eth0"]["addresses"] for one in given["instances"]] == [
+        ["192.168.122.50/24"], ["192.168.122.52/24"]]
+    asked = run.given("hv1", "kvm2_proxy_check")["proxies"]
+    assert [(one["name"], one["scheme"], one["address"], one["port"], one.get("expect")) for one in asked] == [
+        ("a", "http", "192.168.122.50", 3128, None), ("a with a wrong password", "http", "192.168.122.50", 3128, "refused"),
+        ("c", "socks5", "192.168.122.52", 1080, None), ("c with a wrong password", "socks5", "192.168.122.52", 1080, "refused")]
+    assert [one["password"] == "hunter2-of-this-test" for one in asked] == [True, False, True, False]
+    assert "- c         hv1         dante      192.168.122.52  socks5://192.168.122.52:1080  running" in run.output
+
+
+def test_no_fact_and_no_message_holds_a_password(play):
+    # -v shows what every task sets.
+    run = play(STATIC, arguments=["-v", "--diff"])
+    assert run.code == 0, run.output
+    assert "__proxy_fleet_definition" in run.output
+    assert "hunter2" not in run.output
+    wrong = dict(STATIC, proxy=dict(STATIC["proxy"], password="hunter2\n"))
+    run = play(wrong, arguments=["-v"])
+    assert "kvm2_fleet.proxy.password: tinyproxy reads" in run.output
+    assert "hunter2" not in run.output
+
+
+def test_what_is_only_predicted_is_not_asked(play):
+    entry = {"state": "provisioning", "primary_address": None, "drift": [], "actions": [{"act": "define"}]}
+    run = play(STATIC, {"kvm2_domain": [{"fill": {"key": "instances", "entry": entry}}]}, playbook="check")
+    assert run.code == 0, run.output
+    assert run.given("hv1", "kvm2_proxy_check")["proxies"] == []
 
 
 def test_a_host_without_a_share_is_left_alone(play):

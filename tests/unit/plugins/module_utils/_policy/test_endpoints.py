@@ -52,6 +52,11 @@ def test_a_guest_with_another_seed_is_where_it_was_seen():
     assert endpoints(normalise(STATIC), "hv1", [dict(BOOTING, drift=seed)])[0]["address"] == "192.168.122.51"
 
 
+def test_a_predicted_guest_has_no_address():
+    predicted = dict(BOOTING, seed="kvm2-edge.proxy-02-b5a28f7d-99ad-512f-9274-7986455d5fd8-xxxxxx.iso")
+    assert endpoints(normalise(STATIC), "hv1", [predicted])[0]["address"] is None
+
+
 def test_an_address_of_the_other_family_does_not_count():
     assert endpoints(normalise(STATIC), "hv1", [BOOTING], family="ipv6")[0]["address"] is None
 
