@@ -71,7 +71,7 @@ def of_ours(result, answer):
 
 def test_what_is_in_use_in_any_way_stays(hv1, references, tmp_path):
     listing = set(hv1.shell("hv1", f"ls {POOL}").split())
-    assert USED | FREE <= listing
+    assert listing >= USED | FREE
 
     # An inactive pool could hold a user of everything; it is named.
     hv1.shell("hv1", f"virsh -q pool-define-as gcrefs-off dir --target {ASIDE}/off")
@@ -82,7 +82,7 @@ def test_what_is_in_use_in_any_way_stays(hv1, references, tmp_path):
 
     done = collect(hv1, tmp_path, arguments=("--diff",), ignore_pools=["gcrefs-off"], **OPTIONS)
     assert of_ours(done, "collected") == FREE, done
-    assert USED <= of_ours(done, "kept"), done["left_alone"]
+    assert of_ours(done, "kept") >= USED, done["left_alone"]
     assert set(hv1.shell("hv1", f"ls {POOL}").split()) == listing - FREE
     users = {item["name"]: item["reason"] for item in done["kept"]}
     for way in ("path", "pool-volume", "symlink", "blockcopy", "unlisted", "cdrom", "commandline"):

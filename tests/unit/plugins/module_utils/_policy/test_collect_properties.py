@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from hypothesis import given, settings
@@ -24,13 +25,30 @@ NAMES, HOSTS = ("a", "b", "a-b", "c"), ("", "", "hv1", "hv2")
 DIGEST = "0123456789abcdef" * 4
 
 
+@dataclass
+class Uses:
+    """Users of files in every way there is. links: {path: where it leads}; chains: {path of a file in no pool: what is below it}, None where
+    that cannot be read; local: whether the module sees the files."""
+
+    local: bool
+    paths: set = field(default_factory=set)
+    links: dict = field(default_factory=dict)
+    chains: dict = field(default_factory=dict)
+    hidden: bool = False
+
+
 @dataclass(frozen=True)
 class World:
-    """What a domain was made of is kept beside its XML, so that no test needs the parser to know it."""
+    """What a domain was made of is kept beside its XML, so that no test needs the parser to know it.
+
+    uses.paths: files that something uses in a way of its own; uses.hidden: something is there that cannot be looked into.
+    """
 
     inventory: Inventory
     facts: dict
     records: dict
+    uses: Uses
+    shared: dict
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,59 @@ def make_own_volumes(dice, fleet, name, uid, bases):
             backing_format="qcow2", unreadable="I/O error" if dice.one_in(40) else None)
 
 
+def disk_of(path):
+    return f"<disk type='file'><driver type='qcow2'/><source file='{path}'/></disk>"
+
+
+def use(dice, number, target, uses):
+    """Something of somebody else's that uses the volume `target` in one of many ways: (volumes, devices of a domain)."""
+    aside, name, foreign = f"/srv/f{number}", f"f{number}.qcow2", Volume("default", f"f{number}.qcow2", f"/pool/f{number}.qcow2", format="qcow2")
+    way = dice.choice((
+        "path", "pool and volume", "link", "linked volume", "json", "relative", "snapshot", "copy", "in no pool", "in no pool, unreadable"))
+    if way == "path":
+        return [], disk_of(f"//pool/../pool/./{target.name}")
+    if way == "pool and volume":
+        return [], f"<disk type='volume'><source pool='default' volume='{target.name}'/></disk>"
+    if way == "json":
+        return [replace(foreign, backing_path="json:" + json.dumps({"driver": "qcow2", "file.filename": target.path}))], ""
+    if way == "relative":
+        return [replace(foreign, backing_path=target.name)], ""
+    if way == "snapshot":
+        return [replace(foreign, backing_path=target.path, backing_format="qcow2")], disk_of(foreign.path)
+    if way == "linked volume":
+        uses.links[foreign.path] = target.path
+        link = replace(target, name=name, path=foreign.path)
+        return [link, replace(foreign, name=f"o{name}", path=f"/pool/o{name}", backing_path=link.path, backing_format="qcow2")], ""
+    if way == "link":
+        uses.links[aside] = target.path
+        uses.hidden |= not uses.local
+        return [], disk_of(aside)
+    # The rest lies in no pool, and only a module that sees the file knows what it is on.
+    uses.chains[aside] = None if way.endswith("unreadable") else (target.path,)
+    uses.hidden |= not uses.local or way.endswith("unreadable")
+    if way == "copy":
+        mirror = f"<mirror type='file' job='copy'><format type='qcow2'/><source file='{aside}'/><backingStore/></mirror>"
+        return [], f"<disk type='file'><driver type='raw'/><source file='/pool/raw'/>{mirror}</disk>"
+    return [], disk_of(aside)
+
+
+def make_uses(dice, volumes):
+    """(Uses, further volumes, further domains)."""
+    uses, more, domains = Uses(local=dice.one_in(2)), [], []
+    for number in range(dice.choice((0, 0, 1, 3)) if volumes else 0):
+        target = dice.choice(volumes)
+        made, devices = use(dice, number, target, uses)
+        uses.paths.add(target.path)
+        more += made
+        if devices:
+            xml = f"<domain><name>f{number}</name><devices>{devices}</devices></domain>"
+            live = dice.one_in(2)
+            domains.append(Domain(
+                f"f{number}", str(uuid.UUID(int=1000 + number)), "running" if live else "shutoff", active=live, persistent=not live,
+                xml=None if live else xml, live_xml=xml if live else None))
+    return uses, more, domains
+
+
 def make_world(number):
     dice = Dice(number)
     volumes, records = make_bases(dice)
@@ -130,10 +201,17 @@ def make_world(number):
             domain_name, domain_uuid, "shutoff", xml=None if hidden else xml, unreadable="no rights" if hidden else None))
         agrees = fact.agrees and not hidden and domain_uuid == uid and domain_name == f"{fact.fleet}.{fact.name}"
         facts[domain_uuid] = replace(fact, agrees=agrees)
+    uses, more, foreign = make_uses(dice, volumes)
+    volumes += more
+    domains += foreign
+    facts.update({domain.uuid: Facts(None, "", "", "", 0, False, False, False) for domain in foreign})
     off = ("off",) if dice.one_in(8) else ()
+    jobs = (("default", "pool has asynchronous jobs running"),) if dice.one_in(12) else ()
+    uses.hidden |= bool(off or jobs)
     pools = (Pool("default", "p1", "dir", True, "/pool"), *(Pool(name, "p2", "dir", False, "/off") for name in off))
     unreadable = tuple((f"domain {domain.name}", "no rights") for domain in domains if domain.unreadable)
-    return World(Inventory(pools, tuple(volumes), tuple(domains), unreadable, off), facts, records)
+    shared = {"default": "nfs"} if dice.one_in(15) else {}
+    return World(Inventory(pools, tuple(volumes), tuple(domains), unreadable, off, jobs), facts, records, uses, shared)
 
 
 def make_request(number):
@@ -156,9 +234,10 @@ worlds, requests = numbers.map(make_world), numbers.map(make_request)
 
 def planned(world, request):
     """(Collection, References), or (None, References) where the plan is larger than it may be."""
-    found = references.used_files(world.inventory, ignore_pools=request.ignore_pools)
+    seen = {"resolve": lambda path: world.uses.links.get(path, path), "follow": world.uses.chains.get} if world.uses.local else {}
+    found = references.used_files(world.inventory, ignore_pools=request.ignore_pools, **seen)
     try:
-        return collect.plan(world.inventory, request, NOW, found, world.records, {}), found
+        return collect.plan(world.inventory, request, NOW, found, world.records, {}, world.shared), found
     except InvalidInput:
         raise
     except Kvm2Error as error:
@@ -189,6 +268,7 @@ def check_no_referenced_volume_is_deleted(world, request):
         doomed += [volume.path for volume in (old.base, old.record) if volume is not None]
     texts = [domain.xml or "" for domain in world.inventory.domains]
     backing = {volume.path: volume.backing_path for volume in world.inventory.volumes}
+    assert not world.uses.paths.intersection(doomed)
     for path in doomed:
         assert not any(f"'{path}'" in text for text in texts)
         assert path not in backing.values()
@@ -197,9 +277,28 @@ def check_no_referenced_volume_is_deleted(world, request):
 def check_what_cannot_be_read_keeps_what_it_might_reference(world, request):
     result, _found = planned(world, request)
     hidden = any(one.unreadable for one in (*world.inventory.domains, *world.inventory.volumes))
-    if result is not None and (hidden or world.inventory.inactive_pools):
+    if result is not None and (hidden or world.uses.hidden):
         assert result.volumes == []
         assert result.bases == []
+        assert result.blocked
+
+
+def check_what_another_daemon_could_use_stays(world, request):
+    result, _found = planned(world, request)
+    if result is not None and world.shared:
+        assert result.volumes == []
+        assert result.bases == []
+        assert not any(item.pool for item in result.collected)
+
+
+def check_no_instance_goes_whose_volume_somebody_uses(world, request):
+    result, _found = planned(world, request)
+    if result is not None:
+        going = {item.uid for item in result.instances}
+        for path in world.uses.paths:
+            parsed = names.parse_instance_volume(path.rpartition("/")[2])
+            # One that only an unlisted file is known to use is not seen from elsewhere: a volume of one instance is its own.
+            assert parsed is None or parsed.uid not in going or (not world.uses.local and world.uses.hidden)
 
 
 def check_volumes_are_ours_and_old_enough(world, request):
@@ -254,7 +353,7 @@ def check_every_domain_is_accounted_for_once(world, request):
         return
     listed = [item for answer in (result.collected, result.kept, result.skipped, result.unreadable) for item in answer]
     assert sorted(item.name for item in listed if item.what == "domain") == sorted(domain.name for domain in world.inventory.domains)
-    ours = [volume.name for volume in world.inventory.volumes]
+    ours = [volume.name for volume in world.inventory.volumes if volume.name.startswith(names.PREFIX)]
     assert sorted(item.name for item in listed if item.what != "domain") == sorted(ours)
     assert all(item.reason for item in listed)
 
@@ -266,7 +365,7 @@ def check_what_may_go_does_go(world, request):
     for uid, fact in world.facts.items():
         if may_go(fact, request) and uid not in going:
             item = next(item for item in result.skipped if item.uid == uid)
-            assert "is used by" in item.reason
+            assert "is used by" in item.reason or "on shared storage" in item.reason
 
 
 def check_a_second_look_only_takes_away(world, request):
@@ -290,9 +389,10 @@ def test_nothing_that_may_be_needed_is_deleted(world, request):
 
 def test_the_worlds_hold_what_the_checks_look_for():
     """A generator that never makes a case would let every check pass."""
-    assert len(CHECKS) == 9
+    assert len(CHECKS) == 11
     assert CLOCK_SKEW < 2 * HOUR
-    wanted = {"instances", "volumes", "bases", "unreadable", "skipped", "kept"}
+    wanted = {"instances", "volumes", "bases", "unreadable", "skipped", "kept", "blocked"}
+    uses = {"local", "paths", "links", "chains", "hidden"}
     seen = set()
 
     @settings(derandomize=True, database=None, max_examples=300)
@@ -300,6 +400,10 @@ def test_the_worlds_hold_what_the_checks_look_for():
     def gather(world, request):
         result, _found = planned(world, request)
         seen.update(["limit"] if result is None else [kind for kind in wanted if getattr(result, kind)])
+        seen.update(kind for kind in uses if getattr(world.uses, kind))
+        # Deletions beside users of every kind: what is in use and seen does not keep everything else.
+        seen.update(["beside"] if result is not None and world.uses.paths and (result.volumes or result.bases) else [])
+        seen.update(["shared"] if world.shared else [])
 
     gather()
-    assert seen == wanted | {"limit"}
+    assert seen == wanted | uses | {"limit", "beside", "shared"}
