@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
 from .._host import libvirt_connection, libvirt_hypervisor, python_libraries, turn
-from .._host.deadline import Deadline
+from .._host.controller import ControllerGone, ControllerWatch
+from .._host.deadline import Deadline, end_now
 from .._host.journal import Journal, who
-from .._policy import names
+from .._host.status import StatusFile
+from .._policy import names, progress
 from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
 from .._policy.packages import library_hint
 from .._policy.xml import LXML_IMPORT_ERROR
@@ -35,6 +38,14 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
     context = Context(nonce=new_nonce, warn=module.warn)
     context.turn = turn.take
     plan = result = None
+    status = StatusFile(os.environ.get(progress.TOKEN))
+
+    def leave():
+        status.remove()
+        end_now()
+
+    watch = ControllerWatch(leave)
+    context.progress, context.check_stop = status.write, watch.check
     try:
         if connect:
             _require_libraries()
@@ -49,7 +60,7 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
         if connect:
             hypervisor = libvirt_hypervisor.LibvirtHypervisor(
                 connection.uri, deadline, connection.connect_timeout, connection.keepalive_interval, connection.keepalive_count,
-                run_command=module.run_command, journal=Journal(module._name, who()))
+                run_command=module.run_command, journal=Journal(module._name, who()), step=watch.step)
             hypervisor.why = f"state {module.params['state']} was asked for" if module.params.get("state") else ""
         try:
             plan, result = carry_out(service, hypervisor, module.check_mode)
@@ -58,7 +69,13 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
                 hypervisor.close()
     except Kvm2Error as error:
         _fail(module, context, [(None, error)], {})
+    except ControllerGone as gone:
+        _fail(module, context, [(None, gone.error)], {})
     finally:
+        if watch.gone:
+            module.log("Ended early: the controller that asked for this work has gone.")
+        watch.cancel()
+        status.remove()
         if context.deadline is not None:
             context.deadline.cancel()
     if context.failures:

@@ -79,15 +79,25 @@ def _failure(due, uri):
 
 
 def _leave(text):
-    # A blocked call cannot be interrupted, so neither finally blocks nor atexit handlers can run here.
+    end_now(("\n" + text + "\n").encode())
+
+
+def end_now(data=b""):
+    """End this process and its children at once, after writing data for whoever reads its output.
+
+    A blocked call cannot be interrupted, so neither finally blocks nor atexit handlers run.
+    """
     for pid in children():
         try:
             os.kill(pid, signal.SIGKILL)
         except OSError:
             pass
-    data = ("\n" + text + "\n").encode()
-    while data:
-        data = data[os.write(1, data):]
+    try:
+        while data:
+            data = data[os.write(1, data):]
+    except OSError:
+        # Nobody reads it any more; that must not keep the process.
+        pass
     os._exit(1)
 
 

@@ -75,10 +75,14 @@ class Connection:
         except libvirt.libvirtError:
             return True
 
+    def _step(self):
+        """Called before each call to the daemon."""
+
     def _call(self, operation, act, obj, function, *args):
         """Call; a passing condition of the daemon (a job in the pool, a volume still being made) is waited for, some ten seconds at most."""
         pause = FIRST_PAUSE
         for attempt in range(RETRIES):
+            self._step()
             try:
                 return function(*args)
             except libvirt.libvirtError as error:
@@ -90,6 +94,7 @@ class Connection:
 
     def _find(self, missing, act, obj, function, *args):
         """Like _call for a look-up: None where the object does not exist."""
+        self._step()
         try:
             return function(*args)
         except libvirt.libvirtError as error:

@@ -16,11 +16,14 @@ from .libvirt_storage import StorageCalls
 class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
     """One connection to one libvirt daemon. run_command, as AnsibleModule has it, is needed where backing chains are to be followed.
 
-    journal: journal.Journal that is told of every destructive step, from whichever module it comes.
+    journal: journal.Journal that is told of every destructive step, from whichever module it comes. step() is called before each call to the
+    daemon, and may raise to end the work there.
     """
 
-    def __init__(self, *connection, run_command=None, journal=None):
+    def __init__(self, *connection, run_command=None, journal=None, step=None):
         super().__init__(*connection)
+        if step is not None:
+            self._step = step
         self._run_command = run_command
         self._journal = journal
 

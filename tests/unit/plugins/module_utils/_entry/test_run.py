@@ -55,7 +55,7 @@ class Sample(Service):
 def play(monkeypatch, capsys):
     opened = []
 
-    def connect(uri, deadline, *times, run_command):
+    def connect(uri, deadline, *times, **_named):
         opened.append(FakeHypervisor(uri=uri))
         return opened[-1]
     monkeypatch.setattr(run.libvirt_hypervisor, "LibvirtHypervisor", connect)

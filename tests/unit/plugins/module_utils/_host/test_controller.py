@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A process of its own per test: its standard output is what is cut."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from ansible_collections.egress.kvm2.plugins.module_utils._host.controller import ControllerWatch
+
+PROGRAM = """
+import sys, threading
+sys.path[:0] = {path!r}
+from ansible_collections.egress.kvm2.plugins.module_utils._host.controller import ControllerGone, ControllerWatch
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
+watch = ControllerWatch(grace={grace})
+print("ready", flush=True)
+{work}
+"""
+
+STEPS = """
+told = []
+while not told:
+    try:
+        watch.step()
+        threading.Event().wait(0.01)
+    except ControllerGone as gone:
+        told.append(gone.error.kind)
+watch.step()   # cleaning up goes through
+for _time in range(2):
+    try:
+        watch.check()
+    except Kvm2Error as error:
+        told.append(error.kind)
+watch.cancel()
+sys.stderr.write(" ".join(told))
+"""
+
+BLOCKED = """
+lock = threading.Lock()
+lock.acquire()
+lock.acquire()
+"""
+
+
+def start(work, grace, **how):
+    program = PROGRAM.format(path=sys.path, grace=grace, work=work)
+    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **how)
+
+
+def test_each_step_until_the_reader_has_gone_and_one_refusal_then():
+    with start(STEPS, 60, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(30), said) == (0, "transient transient transient")
+
+
+def test_a_terminal_that_hangs_up_is_noticed_and_does_not_end_it_in_the_middle():
+    ours, theirs = pty.openpty()
+    with start(STEPS, 60, stdout=theirs, start_new_session=True, preexec_fn=lambda: __import__("fcntl").ioctl(1, 0x540E, 0)) as process:
+        os.close(theirs)
+        with open(ours, "rb", buffering=0) as terminal:
+            assert terminal.readline().strip() == b"ready"
+        said = process.stderr.read()
+        assert (process.wait(30), said) == (0, "transient transient transient")
+
+
+def test_what_is_blocked_is_cut_off_after_the_grace():
+    with start(BLOCKED, 0.2, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.stdout.close()
+        assert process.wait(30) == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file", "closed"])
+def test_with_its_reader_there_nothing_happens(tmp_path, kind):
+    reader, writer = os.pipe()
+    if kind == "file":
+        os.close(writer)
+        writer = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    if kind == "closed":
+        # A number that the watch's own pipe does not get.
+        os.dup2(writer, 200)
+        os.close(200)
+        writer = 200
+    left = []
+    before = threading.active_count()
+    watch = ControllerWatch(left.append, grace=0, descriptor=writer)
+    watch.step()
+    watch.check()
+    watch.cancel()
+    assert not watch.gone and left == [] and threading.active_count() == before
+    os.close(reader)
