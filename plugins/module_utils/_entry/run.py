@@ -85,15 +85,19 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
 
 def carry_out(service, hypervisor, check):
     """(plan, result): observe → plan → [check mode stops here] → apply, begun anew where apply says so."""
-    while True:
-        seen = service.observe(hypervisor)
-        plan = service.plan(seen)
-        if check:
-            return plan, service.predict(seen, plan)
-        try:
-            return plan, service.apply(hypervisor, seen, plan)
-        except StartOver:
-            continue
+    try:
+        while True:
+            seen = service.observe(hypervisor)
+            plan = service.plan(seen)
+            if check:
+                return plan, service.predict(seen, plan)
+            try:
+                return plan, service.apply(hypervisor, seen, plan)
+            except StartOver:
+                continue
+    finally:
+        for held in service.context.held:
+            held.release()
 
 
 def finish(plan, result, with_diff):

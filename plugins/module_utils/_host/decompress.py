@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import bz2
 import importlib
-import lzma
-import zlib
 
 from .._policy.errors import PERMANENT, InvalidInput, Kvm2Error
 
@@ -17,13 +14,14 @@ BLOCK = 262120
 _MEMORY_LIMIT = 80 * 1024 ** 2
 _ZSTD_WINDOW_LOG = 26
 _GZIP_WINDOW = 31
+_MODULES = {"gzip": "zlib", "bzip2": "bz2", "xz": "lzma"}
 _HINT = "Fetch or copy the image again; where that does not help it is damaged at its origin."
 
 
 class _Gzip:
     """One gzip member, with the interface of the other decompressors."""
 
-    def __init__(self):
+    def __init__(self, zlib):
         self._engine = zlib.decompressobj(_GZIP_WINDOW)
         self._rest, self._more = b"", False
 
@@ -101,17 +99,23 @@ class _Zstandard:
 
 def _engine(kind, name):
     """(makes the decompressor of one stream, errors it raises)"""
-    if kind == "gzip":
-        return _Gzip, zlib.error
-    if kind == "bzip2":
-        return bz2.BZ2Decompressor, (OSError, ValueError)
-    if kind == "xz":
-        return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_LIMIT), lzma.LZMAError
-    found = _zstd() if kind == "zstd" else None
-    if found is None:
-        cause = "this Python cannot unpack zstd" if kind == "zstd" else f"{kind} is not supported"
+    # A Python can be built without any of them, and most runs need none.
+    if kind == "zstd":
+        found = _zstd()
         hint = "Install python3-zstandard (Debian's name; zstandard on PyPI) where the module runs, or use the image in xz, gzip or bzip2."
-        raise Kvm2Error(PERMANENT, "unpack", name, cause, hint if kind == "zstd" else "Use the image in xz, gzip, bzip2 or zstd, or unpacked.")
+    elif kind in _MODULES:
+        found = _first_module(_MODULES[kind])
+        hint = f"Use a Python with the module {_MODULES[kind]} (ansible_python_interpreter), or the image unpacked."
+    else:
+        raise Kvm2Error(PERMANENT, "unpack", name, f"{kind} is not supported", "Use the image in xz, gzip, bzip2 or zstd, or unpacked.")
+    if found is None:
+        raise Kvm2Error(PERMANENT, "unpack", name, f"this Python cannot unpack {kind}", hint)
+    if kind == "gzip":
+        return lambda: _Gzip(found), found.error
+    if kind == "bzip2":
+        return found.BZ2Decompressor, (OSError, ValueError)
+    if kind == "xz":
+        return lambda: found.LZMADecompressor(found.FORMAT_XZ, memlimit=_MEMORY_LIMIT), found.LZMAError
     return found
 
 

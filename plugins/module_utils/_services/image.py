@@ -50,6 +50,7 @@ class ImageService(Service):
             return seen
         if not seen.published and self._turn is None:
             self._turn = self._take_turn(hypervisor, seen)
+            self.context.held.append(self._turn)
             if self._turn.held:
                 # Whoever had the turn before may have published it.
                 seen = self._look(hypervisor)
@@ -178,16 +179,12 @@ class ImageService(Service):
     # -- apply
 
     def apply(self, hypervisor, seen, plan):
-        try:
-            if not self.options.present:
-                self._retire(hypervisor, seen, plan)
-                return self._empty()
-            if seen.published:
-                return self._result(record.choose(seen.published), False)
-            return self._result(self._import(hypervisor, seen, plan), True)
-        finally:
-            if self._turn is not None:
-                self._turn.release()
+        if not self.options.present:
+            self._retire(hypervisor, seen, plan)
+            return self._empty()
+        if seen.published:
+            return self._result(record.choose(seen.published), False)
+        return self._result(self._import(hypervisor, seen, plan), True)
 
     def _retire(self, hypervisor, seen, plan):
         if not seen.published:

@@ -16,6 +16,8 @@ from .pools import sees_pool
 
 # libvirt 11.3 dies of a full disk in a sparse stream, 12.8 reports it (as virConnectGetLibVersion counts).
 SPARSE_STREAMS_SINCE = 12008000
+# A longer ETag is done without, so that the record stays small.
+_LONGEST_VALIDATOR = 1024
 
 
 class Importer:
@@ -64,7 +66,7 @@ class Importer:
         with contextlib.ExitStack() as stack:
             syncer = stack.enter_context(local.Syncer(made.path)) if seen else None
             blocks = stack.enter_context(contextlib.closing(transfer.prefetch(content.blocks())))
-            hypervisor.upload(pool, str(name), blocks, content.length, sparse=self._options.sparse and not seen)
+            hypervisor.upload(pool, str(name), blocks, content.length, sparse=self._options.sparse and not self._local)
             content.check()
             content.check_end()
             did("fetch")
@@ -110,7 +112,7 @@ class Importer:
             last_modified=content.last_modified)
 
     def _publish(self, name, new):
-        if not all(text.isprintable() for text in (new.etag, new.last_modified)):
+        if not all(text.isprintable() and len(text) <= _LONGEST_VALIDATOR for text in (new.etag, new.last_modified)):
             new = replace(new, etag="", last_modified="")
         data = record.render(new)
         self._hypervisor.create_volume(self._pool.name, volume_xml.raw_volume(name.record, len(data), mode="0444"))

@@ -93,6 +93,8 @@ def parse(params, check_stop):
         http_text.check_url(checksum.url, "the URL in checksum")
     if src is not None and not os.path.isabs(src):
         raise InvalidInput(f"src {src!r}", "it is not an absolute path", "Give the full path on the machine the module runs on.")
+    if src is not None and not src.isprintable():
+        raise InvalidInput(f"src {src!r}", "it holds characters that cannot be shown", "Give the file a plain name.")
     options = fetch.FetchOptions(
         timeout=parse_duration(params["fetch_timeout"], "fetch_timeout"), headers=params["headers"] or {},
         client_cert=params["client_cert"], client_key=params["client_key"], validate_certs=params["validate_certs"],

@@ -24,7 +24,8 @@ class Context:
     pool_time(hypervisor, pool, volumes, wall_clock) gives seconds since the epoch; the one for check mode writes nothing and may be early.
     progress(done, total, phase) is told how many bytes of a long step are through, at each block of some 256 KiB. phase: fetch (from the source),
     store (from a temporary file into the pool), verify (read back) or wait (for another run, in seconds); total is None where it is not known.
-    turn(what, patience, waiting) gives a _host.turn.Turn; the one for check mode, and the default, writes nothing and never waits.
+    turn(what, patience, waiting) gives a _host.turn.Turn; the one for check mode, and the default, writes nothing and never waits. What is put
+    into held is released when the run ends, whatever came of it.
     check_stop() raises a Kvm2Error where the run has to end early. It is asked at each block and in each wait, from more than one thread.
     """
 
@@ -33,6 +34,7 @@ class Context:
         self.clock = clock
         self.pool_time = pool_clock.probed
         self.turn = turn.no_turn
+        self.held = []
         self.progress = _ignore
         self.check_stop = _ignore
         self.warn = warn

@@ -112,5 +112,7 @@ def test_what_this_python_cannot_unpack(monkeypatch):
     with pytest.raises(Kvm2Error, match="python3-zstandard") as caught:
         unpack(COMPRESS["zstd"](DATA), "zstd")
     assert caught.value.kind == "permanent"
+    with pytest.raises(Kvm2Error, match="ansible_python_interpreter"):
+        unpack(COMPRESS["xz"](DATA), "xz")
     with pytest.raises(Kvm2Error, match="lz4 is not supported"):
         unpack(b"", "lz4")

@@ -281,6 +281,22 @@ def test_several_runs_at_once_fetch_once(hypervisor, url, server, count, monkeyp
     assert sum("Range" not in seen for _method, _path, seen in server.requests) == 1
 
 
+def test_a_turn_is_given_back_whatever_comes_of_the_run(hypervisor, url, monkeypatch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("turns")
+    with_turns(monkeypatch, folder)
+    assert import_image(hypervisor, url=f"{url}/plain/page").failed
+    assert import_image(hypervisor, url=f"{url}/plain/image.qcow2", checksum="sha256:" + "0" * 64).failed
+    assert not import_image(hypervisor, url=f"{url}/plain/image.qcow2").failed
+    assert list(folder.iterdir()) == []
+
+
+def test_validators_too_long_or_strange_are_done_without(hypervisor, url, monkeypatch):
+    monkeypatch.setattr(odd_server, "DATE", "x" * 5000)
+    done = import_image(hypervisor, url=f"{url}/plain/image.qcow2")
+    assert (record_of(hypervisor, done).etag, record_of(hypervisor, done).last_modified) == ("", "")
+    assert not import_image(hypervisor, url=f"{url}/plain/image.qcow2").changed
+
+
 def test_two_digests_under_one_key_do_not_wait_for_each_other(hypervisor, url, server, monkeypatch, tmp_path_factory):
     with_turns(monkeypatch, tmp_path_factory.mktemp("turns"))
     (server.folder / "other.qcow2").write_bytes(IMAGE + b"x" * 70000)
