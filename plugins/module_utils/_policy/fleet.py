@@ -57,7 +57,7 @@ def problems(definition):
             found.append(f"{path}: {shown(value)}: {error.cause}. {error.hint}".rstrip())
     found += _twice(f"{VARIABLE}.hypervisors", "name", hypervisors)
     found += _twice(f"{VARIABLE}.instances", "name", [item["name"] for item in expanded])
-    found += _access_problems(definition, expanded, listed)
+    found += _access_problems(definition, listed)
     found += [
         f"{place}: {'' if value is None else f'{shown(value)}: '}{cause}" for place, value, cause in guest_network.problems(
             definition.get("networks", _NETWORKS), expanded, not isinstance(definition["instances"], list), VARIABLE)]
@@ -81,8 +81,8 @@ def _proxies(definition, listed):
     return places + [(f"{VARIABLE}.instances[{index}].proxy", item["proxy"]) for index, item in enumerate(listed) if "proxy" in item]
 
 
-def _access_problems(definition, expanded, listed):
-    """What is wrong with users, passwords, keys and name servers. None of their values is shown."""
+def _access_problems(definition, listed):
+    """What is wrong with users, passwords, keys and name servers. No user, password or key is shown."""
     found = []
     for index, line in enumerate(definition.get("authorized_keys", [])):
         problem = access.key_problem(line)
