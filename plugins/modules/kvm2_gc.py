@@ -16,7 +16,12 @@ description:
   - Only domains that carry exactly the mark of O(fleet) are considered, and only volumes whose names could have been made by this
     collection for it. Everything else is never touched.
   - An instance is live when its uid or its name is in O(live). One that carries a hold, or whose mark names another O(host), is kept.
-  - Each object is reported with the reason why it was collected, kept or left alone.
+  - Each object is reported with the reason why it was collected, kept or left alone. Whatever could not be looked into, such as an inactive
+    pool or one with a running job, is named in RV(blocked), and everything that it could reference stays.
+  - A time stamp in the future never makes anything old. A mark that is up to five minutes ahead counts as new; one that is further ahead
+    is reported.
+  - Every deletion gives one line in the system log of the machine the module runs on, with the user, the object and the reason. The same
+    goes for the deletions of the other modules. Over a remote O(uri) that machine is not the hypervisor.
 extends_documentation_fragment:
   - egress.kvm2.connection
   - egress.kvm2.attributes
@@ -50,7 +55,7 @@ options:
   max_delete:
     description:
       - Refuses to collect more instances than this, as a count such as V(3) or a share of the fleet's instances on this hypervisor such
-        as V(25%). A share allows at least one.
+        as V(25%). A share allows at least one. The module then fails before the first deletion and names all of them.
     type: str
     default: 25%
   keep_latest:
@@ -66,6 +71,8 @@ options:
   pools:
     description:
       - The pools to collect volumes and bases in. By default every active pool of the type C(dir), C(fs) or C(netfs).
+      - In a pool on shared storage nothing is collected unless O(exclusive=true), and naming one is an error.
+      - An instance takes its volumes along from whichever pool they are in.
     type: list
     elements: str
   ignore_pools:
@@ -95,9 +102,9 @@ EXAMPLES = r"""
     min_age: 1h
   register: collection
 
-- name: Say why things went
+- name: Say what went and why, what needs a look, and what could not be looked into
   ansible.builtin.debug:
-    msg: "{{ collection.collected }}"
+    msg: "{{ collection.report }}"
 
 - name: Collect unused bases only, the newest ones too
   egress.kvm2.kvm2_gc:
@@ -109,7 +116,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 collected:
-  description: What was deleted, or would be in check mode.
+  description: What was deleted, or would be in check mode. What turned out to be needed after all right before its deletion is not in it.
   returned: always
   type: list
   elements: dict
@@ -129,6 +136,41 @@ collected:
       returned: for volumes
       type: str
       sample: default
+    instance:
+      description: The name of the instance.
+      returned: for domains of the fleet
+      type: str
+      sample: proxy-03
+    uid:
+      description: Its uid.
+      returned: for domains of the fleet
+      type: str
+      sample: bdcf2b7e-b780-5ade-85c5-cb0dd262285e
+    host:
+      description: The hypervisor that its mark names, may be empty.
+      returned: for domains of the fleet
+      type: str
+      sample: hv1
+    state:
+      description: The state of the domain as libvirt has it.
+      returned: for domains of the fleet
+      type: str
+      sample: running
+    state_reason:
+      description: The reason of that state, may be empty.
+      returned: for domains of the fleet
+      type: str
+      sample: booted
+    base:
+      description: The base that its overlay was made on, by its mark; may be empty.
+      returned: for domains of the fleet
+      type: str
+      sample: kvm2-base-debian-12-0123456789abcdef-00ff00.qcow2
+    created:
+      description: When it was created, by its mark, in UTC.
+      returned: for domains of the fleet
+      type: str
+      sample: "2026-01-31T10:00:00Z"
     reason:
       description: Why.
       returned: always
@@ -152,6 +194,18 @@ unreadable:
   type: list
   elements: dict
   contains: *object
+blocked:
+  description: What could not be looked into, each a sentence that names it. Everything that it could reference was kept.
+  returned: always
+  type: list
+  elements: str
+  sample: ["pool archive is not active: its volumes cannot be seen (start it, or name it in ignore_pools)"]
+report:
+  description: All of it in lines for people, to be shown or mailed. What belongs to somebody else is only counted.
+  returned: always
+  type: list
+  elements: str
+  sample: ["Fleet edge on hv1: 1 domain, 1 seed collected, 2 domains kept, nothing to look at."]
 actions:
   description: What was done, or would be done in check mode, in order.
   returned: always

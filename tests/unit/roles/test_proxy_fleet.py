@@ -55,7 +55,9 @@ GOOD = {
     "kvm2_domain": [{"changed": True, "fill": {
         "key": "instances", "entry": {"state": "running", "primary_address": "192.168.122.7", "drift": [], "actions": []}}}],
     "kvm2_proxy_check": [{"proxies": [{"name": "proxy-01", "egress_address": "192.0.2.7"}]}],
-    "kvm2_gc": [{"collected": [{"name": "edge.proxy-09", "reason": "it is not live"}]}],
+    "kvm2_gc": [{
+        "collected": [{"what": "domain", "name": "edge.proxy-09", "reason": "it is not live"}], "kept": [], "left_alone": [], "unreadable": [],
+        "report": ["Fleet edge on hv1: 1 domain would go", "edge.proxy-09: it is not live"]}],
 }
 RETIRED = {"failed": True, "msg": "it was retired meanwhile", "error": {"kind": "transient"}}
 BROKEN = {"failed": True, "msg": "it cannot be", "error": {"kind": "permanent"}}
@@ -289,3 +291,42 @@ def test_what_was_left_as_it_is_is_said(play):
     entry = dict(GOOD["kvm2_domain"][0]["fill"]["entry"], drift=found)
     run = play(FLEET, {"kvm2_domain": [{"fill": {"key": "instances", "entry": entry}}]})
     assert "proxy-01: memory is 1 where 2 is declared; its restart is needed" in run.output
+
+
+# -- the report
+
+
+def test_the_report_is_all_check_mode_and_shows_what_is_there(play):
+    here = {"what": "domain", "name": "edge.proxy-02", "instance": "proxy-02", "state": "running", "state_reason": "", "base": BASE,
+            "reason": "it is live"}
+    run = play(playbook="report", answers={"kvm2_gc": [dict(GOOD["kvm2_gc"][0], kept=[here])]})
+    assert run.code == 0, run.output
+    assert run.modules("hv1") == ["kvm2_gc", "kvm2_pool_check", "kvm2_image", "kvm2_overlay", "kvm2_domain"]
+    assert all(call["check"] for call in run.calls["hv1"])
+    # Long lines are folded in the output.
+    shown = " ".join(run.output.split())
+    assert "misplaced, declared for hv2" in shown
+    assert "0 of 2 declared instances are there, 1 misplaced" in shown
+    assert "edge.proxy-09: it is not live" in shown
+
+
+def test_the_report_of_a_host_of_another_name(play):
+    run = play(playbook="report", variables={"fleet_report_hypervisor": "hv2"})
+    assert run.code == 0, run.output
+    assert all(call["check"] for call in run.calls["hv1"])
+    assert [one["name"] for one in run.given("hv1", "kvm2_domain")["instances"]] == ["proxy-02"]
+
+
+def test_a_report_without_what_provisioning_would_change(play):
+    run = play(playbook="report", answers={"kvm2_pool_check": [BROKEN]})
+    assert run.code == 0, run.output
+    assert "could not be told: it cannot be" in run.output
+    assert "edge.proxy-09: it is not live" in run.output
+    quick = play(playbook="report", variables={"fleet_report_drift": False})
+    assert quick.modules("hv1") == ["kvm2_gc"]
+
+
+def test_a_collection_that_fails_shows_its_report_all_the_same(play):
+    run = play(playbook="gc", answers={"kvm2_gc": [dict(BROKEN, report=["Failed:", "  - Failed to delete instance edge.x"])]})
+    assert run.code != 0
+    assert "Failed to delete instance edge.x" in run.output
