@@ -24,9 +24,8 @@ def lines(fleet, hypervisor, collection, domains=(), problem=""):
     mine = [name for name, where in declared.items() if where == hypervisor]
     others = sorted(set(there) - set(mine))
     misplaced = [name for name in others if name in declared]
-    found = [
-        f"Fleet {fleet['name']} on {hypervisor}: {sum(name in there for name in mine)} of {len(mine)} declared instances are there, "
-        f"{len(misplaced)} misplaced, {len(others) - len(misplaced)} not declared."]
+    counts = f"{sum(name in there for name in mine)} of {len(mine)} declared instances are there, {len(misplaced)} misplaced"
+    found = [f"Fleet {fleet['name']} on {hypervisor}: {counts}, {len(others) - len(misplaced)} not declared."]
     rows = [_row(name, there.get(name), told.get(name), declared, hypervisor) for name in (*mine, *others)]
     found += _columns([_TITLES, *rows]) if rows else []
     differences = endpoints.drift([one for one in domains if one["name"] in there])

@@ -98,8 +98,7 @@ def test_each_destructive_step_is_told_once_it_is_done(monkeypatch, operation, a
     monkeypatch.setattr(owner, operation, lambda *args: done)
     monkeypatch.setattr(libvirt_domains.DomainCalls, "_domain", lambda *args: Handle)
     hypervisor.why = "state absent was asked for"
-    with hypervisor.because("it is old"):
-        with hypervisor.because(""):
-            assert getattr(hypervisor, operation)(*arguments) is done
+    with hypervisor.because("it is old"), hypervisor.because(""):
+        assert getattr(hypervisor, operation)(*arguments) is done
     assert getattr(hypervisor, operation)(*arguments) is done
     assert hypervisor._journal.lines == ([(what, "it is old"), (what, "state absent was asked for")] if done else [])
