@@ -196,7 +196,13 @@ class OverlayService(Service):
 
     def _create(self, hypervisor, seen, action):
         xml = volume_xml.overlay_volume(action.name, action.payload["capacity"], seen.base.volume.path, seen.base.record.format)
-        return hypervisor.create_volume(self.pool, xml)
+        try:
+            return hypervisor.create_volume(self.pool, xml)
+        except Kvm2Error as error:
+            # libvirt refuses an overlay on a base that a collector took since its record was read.
+            if not bases.is_published(hypervisor, self.pool, seen.base.name):
+                raise self._retired() from error
+            raise
 
     def _grow(self, hypervisor, action):
         target, capacity = action.payload["target"], action.payload["capacity"]
