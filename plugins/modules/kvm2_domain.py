@@ -136,6 +136,11 @@ options:
         description:
           - The volume name of the overlay, as RV(egress.kvm2.kvm2_overlay#module:overlays[].overlay) returns it.
           - By default the one that the domain has; where there is no domain, a young one that was made for it and never written to.
+          - A domain with another overlay takes this one only with O(on_change=replace).
+        type: str
+      hold:
+        description:
+          - O(hold) for this instance alone.
         type: str
       memory:
         description:
@@ -208,8 +213,11 @@ options:
       - V(running) defines what is missing, starts what is off and resumes what somebody paused.
       - V(stopped) defines what is missing and stops what runs, in the way that O(stop) tells.
       - V(defined) defines what is missing and leaves the power state alone.
-      - V(absent) stops and deletes the domain together with its overlay, seed, managed save and NVRAM. Options that describe the present
-        state are allowed and do nothing. What is gone already is a success.
+      - V(absent) stops and deletes the domain together with its overlay, seed, managed save, snapshots, checkpoints, NVRAM and TPM state.
+        What of these was dropped is said in the actions. Only volumes that carry the instance's C(uid) in their names are deleted; whatever
+        else was attached to the domain stays. Options that describe the present state are allowed and do nothing. What is gone already is a
+        success.
+      - A deletion that was interrupted is finished first by all states but V(absent), and the instance is then created anew.
     type: str
     choices: [running, stopped, defined, absent]
     default: running
@@ -266,11 +274,30 @@ options:
       - V(report) changes nothing and lists the drift.
       - V(redefine) lets the persistent definition follow. A running or saved guest goes on, and what waits for its restart is listed as
         pending.
-      - V(restart) also restarts where something is pending.
-      - V(replace) also takes a fresh overlay where base, overlay or seed need it.
+      - V(restart) also restarts where something is pending, and drops a managed save for it. A seed that differs or has vanished is made
+        anew under another name and with another C(instance-id), so that cloud-init runs again over the same disk.
+      - V(replace) also takes a fresh overlay, together with a fresh seed, where overlay or seed need it. The overlay is the one given as
+        O(instances[].overlay), as M(egress.kvm2.kvm2_overlay) with O(egress.kvm2.kvm2_overlay#module:replace=true) returns it. Where only
+        the seed differs and no other overlay is given, a new one is made on the same base. What the guest had written is gone with the
+        former overlay, which is left to M(egress.kvm2.kvm2_gc) together with the former seed.
+      - Everything is made and looked at before a guest is stopped. A guest is stopped as O(stop) tells and started again unless
+        O(state=stopped); with O(state=defined) it is started again if it ran or was saved.
     type: str
     choices: [report, redefine, restart, replace]
     default: redefine
+  max_parallel:
+    description:
+      - How many instances are restarted or replaced at the same time, as a number or as a percentage of O(instances), at least one. The next
+        ones follow when these are up as O(wait) tells.
+      - After a failure of any instance the rest is left as it is, and is listed as failed with the state it is in.
+    type: str
+    default: "1"
+  hold:
+    description:
+      - Why the instances must not be restarted, replaced, removed or collected. It is written into the mark, and is the reason that all of
+        these are refused with. An empty text lifts the hold; without this option it stays as it is.
+      - A hold is set and lifted before everything else. With O(state=absent) this option does nothing, as a removal does not lift a hold.
+    type: str
 seealso:
   - module: egress.kvm2.kvm2_overlay
   - module: egress.kvm2.kvm2_gc
@@ -309,6 +336,55 @@ EXAMPLES = r"""
       mode: force
     instances:
       - name: proxy-02
+
+- name: Give them more memory, restarting one after the other, each once the one before has its address
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    memory: 2GiB
+    networks:
+      - network: default
+    on_change: restart
+    wait:
+      for: address
+    instances:
+      - name: proxy-01
+      - name: proxy-02
+
+- name: Keep one of them as it is, whatever comes
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    memory: 2GiB
+    networks:
+      - network: default
+    state: defined
+    on_change: report
+    hold: forensics, ask the security team
+    instances:
+      - name: proxy-01
+
+- name: Prepare overlays on a newer image
+  egress.kvm2.kvm2_overlay:
+    fleet: edge
+    base: "{{ newer.image.base }}"
+    replace: true
+    instances:
+      - name: proxy-01
+      - name: proxy-02
+  register: prepared
+
+- name: Replace the disks, two at a time
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    memory: 2GiB
+    networks:
+      - network: default
+    on_change: replace
+    max_parallel: "2"
+    instances:
+      - name: proxy-01
+        overlay: "{{ prepared.overlays[0].overlay }}"
+      - name: proxy-02
+        overlay: "{{ prepared.overlays[1].overlay }}"
 
 - name: Remove both, with their volumes
   egress.kvm2.kvm2_domain:
@@ -410,6 +486,11 @@ instances:
       returned: always
       type: str
       sample: kvm2-base-debian-12-0f3a9b1c2d4e5f60-a1b2c3.qcow2
+    hold:
+      description: The reason of the hold that the instance is on, empty where it is on none. In check mode the predicted one.
+      returned: always
+      type: str
+      sample: ""
     drift:
       description: How the instance differs from what is declared and was left as it is, or waits for a restart.
       returned: always
@@ -546,6 +627,7 @@ ARGUMENTS = {
             "name": {"type": "str", "required": True},
             "uid": {"type": "str"},
             "overlay": {"type": "str"},
+            "hold": {"type": "str"},
             **specification(),
         },
     },
@@ -569,6 +651,8 @@ ARGUMENTS = {
         },
     },
     "on_change": {"type": "str", "choices": ["report", "redefine", "restart", "replace"], "default": "redefine"},
+    "max_parallel": {"type": "str", "default": "1"},
+    "hold": {"type": "str"},
     **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True),
 }
 

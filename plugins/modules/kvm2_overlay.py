@@ -14,6 +14,7 @@ description:
   - Makes sure that each of O(instances) has a qcow2 volume that is backed by a published base.
   - The overlay of an instance is the one that its domain uses. It is never touched except to grow. Where there is no domain, a young
     overlay that nothing uses and no guest has written to is taken; otherwise a new one is made.
+  - Under a managed save an overlay does not grow, since the saved guest knows it as large as it is. That is reported as drift.
   - Works on a whole set in one call. The failure of one instance does not stop the others; the module then fails at the end with the
     outcome of each.
 extends_documentation_fragment:
@@ -63,8 +64,8 @@ options:
   state:
     description:
       - V(present) makes sure that the overlays are there.
-      - V(absent) deletes the overlays of these instances that nothing uses, whatever their age. One that is in use stays and is a
-        failure that names its user.
+      - V(absent) deletes the overlays of these instances in O(pool) that nothing uses, whatever their age. One that is in use stays and is a
+        failure that names its user. Those of an instance on hold stay.
     type: str
     choices: [present, absent]
     default: present
@@ -78,7 +79,9 @@ options:
   replace:
     description:
       - Where the overlay in use is backed by another base than O(base), or its file has vanished, V(true) prepares a new overlay beside
-        it, for M(egress.kvm2.kvm2_domain) to switch to. With V(false) the difference is reported as drift.
+        it, for M(egress.kvm2.kvm2_domain) with O(egress.kvm2.kvm2_domain#module:on_change=replace) to switch to. One that was prepared
+        within the last ten minutes is taken. Without O(capacity) it is as large as the one in use, but never smaller than the base.
+      - With V(false) the difference is reported as drift.
     type: bool
     default: false
 seealso:
@@ -102,6 +105,15 @@ EXAMPLES = r"""
       - name: proxy-01
       - name: proxy-02
         capacity: 8GiB
+
+- name: Prepare what instances on an older base are switched to
+  egress.kvm2.kvm2_overlay:
+    fleet: edge
+    base: "{{ base.image.base }}"
+    replace: true
+    instances:
+      - name: proxy-01
+      - name: proxy-02
 
 - name: Delete what is left of an instance that has no domain any more
   egress.kvm2.kvm2_overlay:
@@ -151,7 +163,7 @@ overlays:
     status:
       description:
         - V(present) says that it is the one that the domain uses, V(missing) that its file has gone, V(taken) that an unused young one was
-          there, V(created) that it was made.
+          there, V(created) that it was made, V(absent) that nothing of it is left.
       returned: always
       type: str
       sample: created

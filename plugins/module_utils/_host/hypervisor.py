@@ -122,7 +122,7 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def set_metadata(self, uuid, prefix, namespace, xml):
-        """Set the metadata element of a namespace in the persistent definition (and the live one); False when the domain is gone."""
+        """Set the metadata element of a namespace in the definition, the persistent and the live one; False when the domain is gone."""
 
     @abstractmethod
     def start(self, uuid):
@@ -143,6 +143,10 @@ class Hypervisor(ABC):
     @abstractmethod
     def undefine(self, uuid):
         """Undefine with managed save, snapshot and checkpoint metadata, NVRAM and TPM state; False when it is gone already."""
+
+    @abstractmethod
+    def drop_managed_save(self, uuid):
+        """Remove the memory of a saved guest, so that the next start boots; False when there is none or the domain is gone."""
 
     @abstractmethod
     def set_autostart(self, uuid, on):

@@ -32,6 +32,7 @@ class DomainCalls(Connection):
             state, reason = handle.state(0)
             active, persistent = bool(handle.isActive()), bool(handle.isPersistent())
             xml = live = unreadable = None
+            saved = bool(handle.hasManagedSaveImage(0)) if persistent else False
             try:
                 if persistent:
                     xml = handle.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
@@ -45,14 +46,23 @@ class DomainCalls(Connection):
                 name=handle.name(), uuid=handle.UUIDString(), state=STATES[state] if state < len(STATES) else "nostate",
                 reason=convert.state_reason(state, reason), active=active, persistent=persistent,
                 autostart=bool(handle.autostart()) if persistent else False,
-                managed_save=bool(handle.hasManagedSaveImage(0)) if persistent else False,
+                managed_save=saved,
                 snapshots=handle.snapshotNum(0) if detail else 0,
                 checkpoints=len(handle.listAllCheckpoints(0)) if detail else 0,
-                xml=xml, live_xml=live, unreadable=unreadable)
+                xml=xml, live_xml=live, unreadable=unreadable, saved_xml=self._saved_xml(handle) if saved else None)
         except libvirt.libvirtError as error:
             if error.get_error_code() == classify.NO_DOMAIN:
                 return None
             raise self._error("read", "read", obj, error) from error
+
+    def _saved_xml(self, handle):
+        try:
+            return handle.managedSaveGetXMLDesc(libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
+        except libvirt.libvirtError:
+            if self._is_lost():
+                raise
+            # Gone meanwhile, or damaged: libvirt starts such a guest from its definition.
+            return None
 
     def domains(self):
         handles = self._call("read", "list", f"domains of {self.uri}", self._conn.listAllDomains, 0)
@@ -79,8 +89,10 @@ class DomainCalls(Connection):
         handle = self._domain(uuid)
         if handle is None:
             return False
-        flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        flags = 0
         try:
+            if self._call("metadata", "mark", f"domain {handle.name()}", handle.isPersistent):
+                flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG
             if self._call("metadata", "mark", f"domain {handle.name()}", handle.isActive):
                 flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
             self._call(
@@ -146,6 +158,20 @@ class DomainCalls(Connection):
             if not self._call("undefine", "undefine", f"domain {handle.name()}", handle.isPersistent):
                 return False
             self._call("undefine", "undefine", f"domain {handle.name()}", handle.undefineFlags, flags)
+        except Kvm2Error as error:
+            if error.code == classify.NO_DOMAIN:
+                return False
+            raise
+        return True
+
+    def drop_managed_save(self, uuid):
+        handle = self._domain(uuid)
+        if handle is None:
+            return False
+        try:
+            if not self._call("undefine", "drop the managed save of", f"domain {handle.name()}", handle.hasManagedSaveImage, 0):
+                return False
+            self._call("undefine", "drop the managed save of", f"domain {handle.name()}", handle.managedSaveRemove, 0)
         except Kvm2Error as error:
             if error.code == classify.NO_DOMAIN:
                 return False

@@ -93,6 +93,14 @@ def to_element(mark):
     return root
 
 
+def to_metadata(mark):
+    """The mark as text for libvirt's setMetadata, which wants the element without a prefix and adds its own."""
+    plain = etree.Element(ROOT)
+    for child in to_element(mark):
+        etree.SubElement(plain, etree.QName(child).localname).text = child.text
+    return etree.tostring(plain, encoding="unicode")
+
+
 def parse_element(root) -> Union[Mark, Unreadable]:
     """The mark in an element {URI}instance."""
     found = {}
@@ -157,7 +165,10 @@ def of_domain(domain) -> Union[Mark, Unreadable, None]:
     if domain.any_xml is None:
         return Unreadable("the domain's XML cannot be read" + (f": {domain.unreadable}" if domain.unreadable else ""))
     marks = []
-    for text in domain.xmls:
+    # Nothing can set a hold on a saved guest's copy, nor lift one there.
+    for text in (domain.xml, domain.live_xml):
+        if text is None:
+            continue
         try:
             marks.append(of_tree(parse(text)))
         except ValueError as error:

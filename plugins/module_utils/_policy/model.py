@@ -55,7 +55,8 @@ class Volume:
 
 @dataclass(frozen=True)
 class Domain:
-    """A domain. xml is the persistent (inactive) definition, live_xml that of the running guest; either is None where there is none."""
+    """A domain. xml is the persistent (inactive) definition, live_xml that of the running guest, saved_xml that of the guest in a managed save,
+    which a start lets go on; each is None where there is none."""
 
     name: str
     uuid: str
@@ -70,6 +71,12 @@ class Domain:
     xml: Optional[str] = None
     live_xml: Optional[str] = None
     unreadable: Optional[str] = None
+    saved_xml: Optional[str] = None
+
+    @property
+    def guest_xml(self):
+        """The definition that the guest itself goes by, running or saved; None for one that is off."""
+        return self.live_xml if self.live_xml is not None else self.saved_xml
 
     @property
     def any_xml(self):
@@ -77,7 +84,7 @@ class Domain:
 
     @property
     def xmls(self):
-        return tuple(text for text in (self.xml, self.live_xml) if text is not None)
+        return tuple(text for text in (self.xml, self.live_xml, self.saved_xml) if text is not None)
 
 
 @dataclass(frozen=True)

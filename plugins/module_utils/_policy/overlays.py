@@ -75,8 +75,11 @@ def same_base(one, other, digests):
             and (first.key, first.id16, first.format) == (second.key, second.id16, second.format))
 
 
-def keep(volume, path, capacity, asked, base, have_base, digests, obj):
-    """Decision about the overlay that the instance's domain references; volume is None where its file has gone."""
+def keep(volume, path, capacity, asked, base, have_base, digests, obj, saved=False):
+    """Decision about the overlay that the instance's domain references; volume is None where its file has gone.
+
+    saved: a guest saved in its midst knows the disk as large as it is, and could not be told of another size.
+    """
     if volume is None:
         return Decision("missing", None, drift=(Drift("overlay", path, "a file that exists", "replace"),), why="its file has gone")
     if asked is not None and volume.capacity > capacity:
@@ -86,6 +89,8 @@ def keep(volume, path, capacity, asked, base, have_base, digests, obj):
     if not same_base(have_base, base, digests):
         drift = (Drift("base", have_base or volume.backing_path, base, "replace"),)
     grow = capacity if capacity is not None and volume.capacity < capacity else None
+    if grow is not None and saved:
+        return Decision("present", volume.name, drift=(*drift, Drift("capacity", volume.capacity, capacity, "start")))
     return Decision("present", volume.name, grow_to=grow, drift=drift)
 
 

@@ -18,6 +18,10 @@ from . import clock, seeds
 from .instances import Instance, domain_of
 from .pools import look_around
 
+REPLACE = (
+    "Run kvm2_overlay with replace: true, then kvm2_domain with the overlay it returns and on_change: replace; "
+    "or delete the instance (state: absent) and create it again.")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -39,7 +43,7 @@ def create(hypervisor, job, did, wall_clock):
     did("create", "seed")
     try:
         _nobody_else(hypervisor, job)
-        _still_definable(hypervisor, job, wall_clock)
+        still_definable(hypervisor, job, wall_clock)
         hypervisor.define(domain_xml.render(job.spec, mark.to_element(job.mark)))
     except BaseException:
         # A define whose answer got lost may have happened: then the seed is in use and stays.
@@ -60,33 +64,35 @@ def create(hypervisor, job, did, wall_clock):
 
 def redefine(hypervisor, job, did):
     """A fresh look → define over the same UUID, everything unmanaged kept → look back."""
-    domain = _fresh(hypervisor, job)
+    domain = fresh(hypervisor, job)
     if domain is None:
         raise Kvm2Error(CONFLICT, "redefine", f"domain {job.instance.domain}", "it has gone", "Something removed it; run again.")
     parsed = mark.of_domain(domain)
     if parsed.deleting is not None:
         raise Kvm2Error(CONFLICT, "redefine", f"domain {job.instance.domain}", "its deletion was declared meanwhile", "Run again.")
+    if job.spec.overlay_path not in [domain_read.overlay_path(text) for text in domain.xmls]:
+        raise Kvm2Error(CONFLICT, "redefine", f"domain {job.instance.domain}", "something gave it another disk meanwhile", "Run again.")
     check_chain(hypervisor, job, job.spec)
-    fresh_mark = replace(job.mark, created_at=parsed.created_at, hold=parsed.hold, run=parsed.run)
-    hypervisor.define(domain_xml.update(domain.xml or domain.live_xml, job.spec, mark.to_element(fresh_mark)))
+    kept = replace(job.mark, created_at=parsed.created_at, hold=parsed.hold, run=parsed.run)
+    hypervisor.define(domain_xml.update(domain.xml or domain.live_xml, job.spec, mark.to_element(kept)))
     did("redefine", "domain")
     settle(hypervisor, job)
 
 
 def settle(hypervisor, job):
-    """Read back what was defined: where a guest runs, its overlay and seed win over the configured ones. The whole chain must be readable.
+    """Read back what was defined: where a guest runs or is saved, its overlay and seed win over the configured ones. The whole chain must be readable.
 
     Returns the DomainSpec as it is defined now.
     """
-    domain = _fresh(hypervisor, job)
+    domain = fresh(hypervisor, job)
     if domain is None or domain.xml is None:
         raise _vanished(job)
     spec = domain_read.read_spec(domain.xml)
-    if domain.live_xml is not None:
-        live = domain_read.read_spec(domain.live_xml)
+    if domain.guest_xml is not None:
+        live = domain_read.read_spec(domain.guest_xml)
         if (live.overlay_path, live.seed_path) != (spec.overlay_path, spec.seed_path):
             spec = replace(job.spec, overlay_path=live.overlay_path, overlay_chain=live.overlay_chain, seed_path=live.seed_path)
-            kept, started_with = mark.of_domain(domain), mark.of_tree(parse(domain.live_xml))
+            kept, started_with = mark.of_domain(domain), mark.of_tree(parse(domain.guest_xml))
             if isinstance(started_with, mark.Mark):
                 kept = replace(kept, base=started_with.base, seed=started_with.seed)
             hypervisor.define(domain_xml.update(domain.xml, spec, mark.to_element(kept)))
@@ -101,7 +107,7 @@ def check_chain(hypervisor, job, spec):
     volume = hypervisor.volume(job.pool, name)
     obj = f"overlay {name} of {job.instance.domain}"
     if volume is None or volume.path != path:
-        raise Kvm2Error(CONFLICT, "use", obj, "its file has gone", "Delete the instance (state: absent) and create it again.")
+        raise Kvm2Error(CONFLICT, "use", obj, "its file has gone", REPLACE)
     try:
         header = qcow2.overlay_header(b"".join(hypervisor.download(job.pool, name, 0, qcow2.HEAD)), obj)
     except InvalidInput as error:
@@ -122,20 +128,19 @@ def check_chain(hypervisor, job, spec):
 def check_seed_there(hypervisor, job):
     if job.seed is not None and hypervisor.volume(job.pool, job.seed) is None:
         raise Kvm2Error(
-            CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it has gone", "Delete the instance (state: absent) and create it again.")
+            CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it has gone", "Set on_change to restart: then it gets a new one.")
 
 
 def look_back(hypervisor, job, running):
     """After the start: domain, overlay and seed are there, and the guest has the overlay that is configured."""
-    domain = _fresh(hypervisor, job)
+    domain = fresh(hypervisor, job)
     if domain is None or not domain.persistent or mark.of_domain(domain).deleting is not None:
         raise _vanished(job)
     for text in domain.xmls:
         path = domain_read.overlay_path(text)
         if hypervisor.volume(job.pool, os.path.basename(path or "")) is None:
             raise Kvm2Error(
-                CONFLICT, "create", f"domain {job.instance.domain}", f"its overlay {path} has gone",
-                "Delete the instance (state: absent) and create it again.")
+                CONFLICT, "create", f"domain {job.instance.domain}", f"its overlay {path} has gone", REPLACE)
         if os.path.basename(domain_read.read_spec(text).seed_path or "") != (job.seed or ""):
             raise Kvm2Error(
                 CONFLICT, "create", f"domain {job.instance.domain}", "another run defined it at the same time, with another seed", "Run again.")
@@ -144,7 +149,7 @@ def look_back(hypervisor, job, running):
         raise Kvm2Error(TRANSIENT, "start", f"domain {job.instance.domain}", f"it is {domain.state} ({domain.reason}) right after the start", "Run again.")
 
 
-def _fresh(hypervisor, job):
+def fresh(hypervisor, job):
     both = tuple(
         domain for domain in (hypervisor.domain(job.instance.uid), hypervisor.domain_by_name(job.instance.domain)) if domain is not None)
     return domain_of(job.instance, both)
@@ -155,11 +160,11 @@ def _vanished(job):
 
 
 def _nobody_else(hypervisor, job):
-    if _fresh(hypervisor, job) is not None:
+    if fresh(hypervisor, job) is not None:
         raise Kvm2Error(CONFLICT, "create", f"domain {job.instance.domain}", "somebody else created it meanwhile", "Run again.")
 
 
-def _still_definable(hypervisor, job, wall_clock):
+def still_definable(hypervisor, job, wall_clock):
     """An unreferenced overlay may be gone before long once it is old: right before the define it is looked at again."""
     obj = f"overlay {job.overlay} of {job.instance.domain}"
     volume = hypervisor.volume(job.pool, job.overlay)

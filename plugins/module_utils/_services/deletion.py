@@ -10,10 +10,11 @@ names them, undefine, destroy what was started meanwhile, sweep up, look again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Tuple
 
 from .._policy import mark, names, references
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
-from .._policy.xml import etree, parse
+from .._policy.xml import parse
 from . import power
 from .pools import look_around
 
@@ -22,12 +23,18 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Doomed:
-    """An instance to be deleted. why: the reason for the system log, where it is another one than that it was asked for."""
+    """An instance to be deleted. why: the reason for the system log, where it is another one than that it was asked for.
+
+    finish: only a deletion that was declared already; one that somebody finished and created anew meanwhile is a conflict.
+    keep: names of overlays that stay, since they were made for the one that comes after it.
+    """
 
     fleet: str
     name: str
     uid: str
     why: str = ""
+    finish: bool = False
+    keep: Tuple[str, ...] = ()
 
     @property
     def domain(self):
@@ -120,22 +127,16 @@ def _declare(hypervisor, doomed, clock, done):
         return
     if parsed.hold:
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", f"it is on hold: {parsed.hold}", "Lift the hold first.")
+    if doomed.finish and parsed.deleting is None:
+        raise _created_anew(doomed)
     inventory, found = look_around(hypervisor)
     blocked = obstacles(inventory, found, doomed)
     if blocked:
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", "; ".join(blocked), "Remove what uses it first; nothing was changed.")
-    if parsed.deleting is None and domain.persistent:
-        element = mark.to_element(replace(parsed, deleting=clock()))
-        # setMetadata wants the element without a prefix and adds its own.
-        if hypervisor.set_metadata(domain.uuid, mark.PREFIX, mark.URI, _without_prefix(element)):
-            done.append(("declare", "domain", doomed.domain))
-
-
-def _without_prefix(element):
-    plain = etree.Element(mark.ROOT)
-    for child in element:
-        etree.SubElement(plain, etree.QName(child).localname).text = child.text
-    return etree.tostring(plain, encoding="unicode")
+    if parsed.deleting is not None or not domain.persistent:
+        return
+    if hypervisor.set_metadata(domain.uuid, mark.PREFIX, mark.URI, mark.to_metadata(replace(parsed, deleting=clock()))):
+        done.append(("declare", "domain", doomed.domain))
 
 
 def _finish(hypervisor, doomed, clock, done):
@@ -154,14 +155,21 @@ def _finish(hypervisor, doomed, clock, done):
             break
         if parsed.deleting is None:
             raise _created_anew(doomed)
-        dropped = [word for word, there in (
-            ("managed save", again.managed_save), (f"{again.snapshots} snapshots", again.snapshots),
-            (f"{again.checkpoints} checkpoints", again.checkpoints)) if there]
         if hypervisor.undefine(doomed.uid):
-            done.append(("undefine", "domain", doomed.domain + (f" (dropped: {', '.join(dropped)})" if dropped else "")))
+            done.append(("undefine", "domain", doomed.domain + _dropped(again)))
         break
     _destroy_left(hypervisor, doomed, done)
     _sweep(hypervisor, doomed, done)
+
+
+def _dropped(domain):
+    """What goes with a definition, in words for the action."""
+    tree = parse(domain.any_xml)
+    words = [word for word, there in (
+        ("managed save", domain.managed_save), (f"{domain.snapshots} snapshots", domain.snapshots),
+        (f"{domain.checkpoints} checkpoints", domain.checkpoints), ("NVRAM", tree.find("os/nvram") is not None),
+        ("TPM state", tree.find("devices/tpm/backend[@type='emulator']") is not None)) if there]
+    return f" (dropped: {', '.join(words)})" if words else ""
 
 
 def _created_anew(doomed):
@@ -209,7 +217,7 @@ def _sweep(hypervisor, doomed, done):
     inventory, found = look_around(hypervisor)
     swept = []
     for volume in own_volumes(inventory, doomed.uid):
-        if not found.users_of(volume.path) and hypervisor.delete_volume(volume.pool, volume.name):
+        if volume.name not in doomed.keep and not found.users_of(volume.path) and hypervisor.delete_volume(volume.pool, volume.name):
             swept.append(volume)
             done.append(("delete", _kind(volume.name), volume.name))
     gone = {name for act, what, name in done if act == "delete"}
@@ -233,7 +241,7 @@ def predicted(inventory, doomed, domain):
         steps.append(("declare", "domain", doomed.domain))
         if domain.active:
             steps.append(("stop", "domain", doomed.domain))
-    volumes = [("delete", _kind(volume.name), volume.name) for volume in own_volumes(inventory, doomed.uid)]
+    volumes = [("delete", _kind(volume.name), volume.name) for volume in own_volumes(inventory, doomed.uid) if volume.name not in doomed.keep]
     if domain is None:
         return tuple(steps + volumes)
-    return tuple(steps + volumes + [("undefine", "domain", doomed.domain)])
+    return tuple(steps + volumes + [("undefine", "domain", doomed.domain + _dropped(domain))])

@@ -6,54 +6,31 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
-from typing import Dict
 
-from .._policy import addresses, domain_read, domain_xml, mark, names, overlays, specification
-from .._policy.errors import CONFLICT, PERMANENT, QUOTA, TRANSIENT, InvalidInput, Kvm2Error
-from .._policy.plan import Action, Plan
-from .._policy.units import parse_duration
-from . import converge, deletion, power, requirements
+from .._policy import domain_read, mark, names, overlays, references
+from .._policy.errors import CONFLICT, PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy.plan import Action
+from . import change, converge, deletion, holds, power, requirements
+from . import clock as pool_clock
 from .deletion import Doomed
+from .domain_plan import DomainPlan
 from .domain_view import Seen, Target, address_of, drift_of, state_of
-from .instances import domain_of, is_being_deleted, parse_instances
+from .instances import domain_of, is_being_deleted
 from .pools import look_around, usable_pool
-from .service import Service
 
-# A guest that is resumed into less would be paused again at once.
-ROOM_TO_RESUME = 64 * 1024 ** 2
+# An overlay may be defined over while it is under half an hour old: those that wait for their turn are touched this often, in seconds.
+KEPT_YOUNG = 300
 
 
-class DomainService(Service):
-    def __init__(self, params, context):
-        super().__init__(params, context)
-        self.pool, self.fleet, self.state = params["pool"], params["fleet"], params["state"]
-        self.instances = parse_instances(self.fleet, params["instances"])
-        self.host = params["host"]
-        if self.host and len(self.host) > 253:
-            raise InvalidInput(f"host {self.host!r}", "it is longer than a host name can be", "Use the hypervisor's name in the fleet definition.")
-        if params["on_change"] in ("restart", "replace"):
-            raise InvalidInput(
-                f"on_change {params['on_change']}", "this version neither restarts nor replaces an instance by itself",
-                "Use redefine or report; for a new overlay or seed delete the instance and create it again.")
-        self.stop_timeout = parse_duration(params["stop"]["timeout"], "stop.timeout")
-        self.wait_timeout = parse_duration(params["wait"]["timeout"], "wait.timeout")
-        self.wanted: Dict[str, specification.Wanted] = {}
-        self.sources = {}
-        if self.state != "absent":
-            for instance in self.instances:
-                wanted = self.wanted[instance.uid] = specification.wanted(specification.merge(params, instance.options), instance)
-                kinds = {interface.kind for interface in wanted.interfaces}
-                self.sources[instance.uid] = addresses.sources(params["wait"]["source"], kinds)
-            specification.check_distinct_macs({instance.name: self.wanted[instance.uid] for instance in self.instances})
-        self._jobs: Dict[str, converge.Job] = {}
-
+class DomainService(DomainPlan):
     # -- observe
 
     def observe(self, hypervisor):
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
         inventory, found = look_around(hypervisor)
-        targets = tuple(self._target(instance, inventory, found) for instance in self.instances)
+        targets = tuple(self._target(hypervisor, instance, inventory, found) for instance in self.instances)
         # Its free space as it is after the refresh.
         pool = hypervisor.pool(self.pool) or pool
         host = None
@@ -71,28 +48,45 @@ class DomainService(Service):
     def _is_to_be_defined(self, target):
         if not target.there:
             return True
-        spec = self._present_spec(target)
-        return self.params["on_change"] == "redefine" and any(
-            one["needs"] == "redefine" for one in drift_of(target, spec, self.wanted[target.instance.uid], self.host))
+        drift = drift_of(target, self._present_spec(target), self.wanted[target.instance.uid], self.host)
+        if self.on_change in ("restart", "replace"):
+            # What it is then started as.
+            return bool(drift)
+        return self.on_change == "redefine" and any(one["needs"] == "redefine" for one in drift)
 
     def _macs(self, target):
         wanted = self.wanted.get(target.instance.uid)
         return wanted.macs if wanted else domain_read.macs(target.domain.any_xml)
 
-    def _target(self, instance, inventory, found):
+    def _target(self, hypervisor, instance, inventory, found):
         try:
             domain = domain_of(instance, inventory.domains)
             deleting = domain is not None and is_being_deleted(domain)
             if deleting or self.state == "absent":
-                blocked = deletion.obstacles(inventory, found, _doomed(instance))
+                blocked = deletion.obstacles(inventory, found, Doomed(instance.fleet, instance.name, instance.uid))
                 if blocked:
                     raise Kvm2Error(CONFLICT, "delete", f"instance {instance.domain}", "; ".join(blocked), "Remove what uses it first; nothing was changed.")
-            if domain is not None and not deleting:
-                disk = domain_read.overlay_path(domain.live_xml or domain.xml)
-                return Target(instance, domain, False, _by_path(inventory, disk), disk)
+                # Read by itself it tells of snapshots and checkpoints too, which go with it.
+                domain = None if domain is None else hypervisor.domain(domain.uuid) or domain
+            elif domain is not None:
+                return self._present(instance, domain, inventory, found)
             return Target(instance, domain, deleting, self._free_overlay(instance, inventory, found))
         except Kvm2Error as error:
             return Target(instance, problem=error)
+
+    def _present(self, instance, domain, inventory, found):
+        disk = domain_read.overlay_path(domain.guest_xml or domain.xml)
+        seed = domain_read.read_spec(domain.xml or domain.live_xml).seed_path
+        target = Target(
+            instance, domain, False, _by_path(inventory, disk), disk, seed_gone=seed if seed and _by_path(inventory, seed) is None else None)
+        if self.on_change == "replace":
+            unseen = references.unlisted([path for path in (disk, seed) if path], inventory)
+            if unseen:
+                raise Kvm2Error(
+                    PERMANENT, "replace", f"instance {instance.domain}", f"{', '.join(unseen)} is in no active pool, so it cannot be seen", "Start its pool.")
+            if target.given:
+                target = replace(target, replacement=self._free_overlay(instance, inventory, found))
+        return target
 
     def _free_overlay(self, instance, inventory, found):
         """The overlay that a new domain gets: the one given, else the instance's youngest unreferenced one; None where it is not there."""
@@ -109,136 +103,6 @@ class DomainService(Service):
             return next((volume for volume in mine if volume.name == given), None)
         young = [volume for volume in mine if volume.mtime is None or self.context.clock() - volume.mtime < overlays.DEFINABLE]
         return max(young, key=lambda volume: (volume.mtime or 0, volume.name), default=None)
-
-    # -- plan
-
-    def plan(self, seen):
-        actions = []
-        for target in seen.targets:
-            try:
-                if target.problem is not None:
-                    raise target.problem
-                actions.extend(self._plan_one(seen, target))
-            except Kvm2Error as error:
-                self.context.failed(target.instance.name, error)
-        return Plan(tuple(actions))
-
-    def _plan_one(self, seen, target):
-        if self.state == "absent":
-            yield from self._plan_deletion(seen, target, "state is absent")
-        elif target.there:
-            yield from self._plan_change(seen, target)
-        else:
-            if target.deleting:
-                yield from self._plan_deletion(seen, target, "its deletion was declared and interrupted")
-            yield from self._plan_creation(seen, target)
-
-    def _plan_deletion(self, seen, target, why):
-        instance = target.instance
-        for act, what, name in deletion.predicted(seen.inventory, _doomed(instance), target.domain):
-            yield Action(act, what, name, why, instance.name)
-
-    def _plan_creation(self, seen, target):
-        instance, wanted = target.instance, self.wanted[target.instance.uid]
-        given = instance.options.get("overlay")
-        # Where a deletion is finished first, the overlays that are there now go with it.
-        overlay = None if target.deleting else target.overlay
-        if overlay is None:
-            self.context.warn(
-                f"The overlay {given or ''} of instance {instance.domain} is not there yet.".replace("  ", " ") if not names.is_predicted(given or "")
-                else f"The overlay of instance {instance.domain} is only predicted; its domain is predicted over it.")
-        seed_name = str(names.InstanceVolumeName("seed", self.fleet, instance.name, instance.uid, self.context.nonce()))
-        spec = self._spec(seen, instance, wanted, overlay, f"{seen.pool.path}/{seed_name}")
-        self._jobs[instance.uid] = converge.Job(
-            instance, wanted, spec, self._mark(instance, wanted, spec, self.context.clock()), self.pool, overlay.name if overlay else "", seed_name,
-            wanted.autostart)
-        yield Action("create", "seed", seed_name, instance=instance.name, after={"hash": wanted.seed_hash})
-        yield Action(
-            "define", "domain", instance.domain, "there is no such domain" if not target.deleting else "it is created anew", instance.name,
-            after=domain_xml.shown(spec))
-        if wanted.autostart:
-            yield Action("enable", "autostart", instance.domain, instance=instance.name)
-        if self.state == "running":
-            yield Action("start", "domain", instance.domain, instance=instance.name)
-
-    def _spec(self, seen, instance, wanted, overlay, seed_path):
-        host = seen.host
-        virt_type = host.choose_virt_type(wanted.virt_type)
-        chain = ((overlay.backing_path, overlay.backing_format or "qcow2"),) if overlay is not None and overlay.backing_path else ()
-        return domain_xml.DomainSpec(
-            name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
-            cpu_mode=wanted.cpu_mode or ("host-model" if virt_type == "kvm" else None), machine=wanted.machine or host.default_machine, arch=host.arch,
-            firmware=wanted.firmware, virt_type=virt_type,
-            overlay_path=overlay.path if overlay else f"{seen.pool.path}/{instance.options.get('overlay') or 'overlay-to-be-made'}",
-            overlay_chain=chain, seed_path=seed_path, interfaces=wanted.interfaces)
-
-    def _mark(self, instance, wanted, spec, created_at):
-        base = os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else ""
-        return mark.Mark(
-            fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
-            base=base, seed=wanted.seed_hash)
-
-    def _present_spec(self, target):
-        """The wanted specification of an instance that is there: what it does not ask for stays as the domain has it."""
-        instance, wanted = target.instance, self.wanted[target.instance.uid]
-        have = domain_read.read_spec(target.domain.xml or target.domain.live_xml)
-        virt_type = have.virt_type if wanted.virt_type == "auto" else wanted.virt_type
-        chain = have.overlay_chain
-        if target.overlay is not None and target.overlay.backing_path:
-            chain = ((target.overlay.backing_path, target.overlay.backing_format or "qcow2"),)
-        return domain_xml.DomainSpec(
-            name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
-            cpu_mode=wanted.cpu_mode or ("host-model" if virt_type == "kvm" else None), machine=wanted.machine or have.machine, arch=have.arch,
-            firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk, overlay_chain=chain, seed_path=have.seed_path,
-            interfaces=wanted.interfaces)
-
-    def _plan_change(self, seen, target):
-        instance, wanted, domain = target.instance, self.wanted[target.instance.uid], target.domain
-        spec = self._present_spec(target)
-        parsed = mark.of_domain(domain)
-        new_mark = self._mark(instance, wanted, spec, parsed.created_at)
-        # A seed belongs to its domain for life: what the domain was made with stays in the mark until it is replaced.
-        new_mark = replace(new_mark, seed=parsed.seed)
-        self._jobs[instance.uid] = converge.Job(
-            instance, wanted, spec, new_mark, target.overlay.pool if target.overlay is not None else self.pool, os.path.basename(target.disk or ""),
-            os.path.basename(spec.seed_path) if spec.seed_path else None, wanted.autostart)
-        drift = [one for one in drift_of(target, spec, self.wanted[target.instance.uid], self.host) if one["needs"] == "redefine" and not one.get("pending")]
-        if not domain.persistent and self.params["on_change"] == "report" and self.state == "stopped":
-            raise Kvm2Error(
-                CONFLICT, "stop", f"domain {instance.domain}", "it runs but is not defined any more, so stopping it would lose it",
-                "Set on_change to redefine to have it defined again first, or state to absent.")
-        if drift and self.params["on_change"] == "redefine":
-            yield Action(
-                "redefine", "domain", instance.domain, "; ".join(f"{one['field']} differs" for one in drift), instance.name,
-                before={one["field"]: one["have"] for one in drift}, after={one["field"]: one["want"] for one in drift})
-        if domain.autostart != wanted.autostart and self.params["on_change"] == "redefine":
-            yield Action(
-                "enable" if wanted.autostart else "disable", "autostart", instance.domain, instance=instance.name,
-                before={"autostart": domain.autostart}, after={"autostart": wanted.autostart})
-        yield from self._plan_power(seen, target)
-
-    def _plan_power(self, seen, target):
-        domain, instance = target.domain, target.instance
-        if self.state == "stopped" and domain.active:
-            yield Action("stop", "domain", instance.domain, f"it is {domain.state}", instance.name)
-        if self.state != "running":
-            return
-        if domain.state == "paused" and domain.reason == "ioerror" and not self._has_room(seen):
-            raise Kvm2Error(
-                QUOTA, "resume", f"domain {instance.domain}", f"it is paused by an I/O error and pool {self.pool} is full",
-                "Free space in the pool, then run again.")
-        if domain.state in ("paused", "pmsuspended"):
-            yield Action("resume", "domain", instance.domain, f"it is {domain.state} ({domain.reason})", instance.name)
-        elif not domain.active or domain.state == "crashed":
-            if target.overlay is None:
-                raise Kvm2Error(
-                    PERMANENT, "start", f"domain {instance.domain}", f"its overlay {target.disk} has gone",
-                    "Delete the instance (state: absent) and create it again.")
-            yield Action("start", "domain", instance.domain, f"it is {domain.state}", instance.name)
-
-    @staticmethod
-    def _has_room(seen):
-        return seen.pool.available >= ROOM_TO_RESUME
 
     # -- results
 
@@ -260,8 +124,7 @@ class DomainService(Service):
                 overlay, seed_name = os.path.basename(defined.overlay_path or "") or None, os.path.basename(defined.seed_path or "") or None
             base = os.path.basename(job.spec.overlay_chain[0][0]) if job.spec.overlay_chain else None
             if domain is not None and target.there:
-                drift = drift_of(
-                    Target(instance, domain, False, target.overlay, target.disk), job.spec, job.wanted, self.host)
+                drift = self._drift_now(target, domain, job)
         state = self._predicted_state(target, plan, known) if predicted else state_of(domain, known)
         actions = plan.of(instance.name).as_list() if predicted else [
             action.as_dict() for action in self.context.done if action.instance == instance.name]
@@ -271,13 +134,35 @@ class DomainService(Service):
             "name": instance.name, "uid": instance.uid, "domain": instance.domain, "state": state,
             "reason": domain.reason if domain is not None else "", "addresses": [address_of(entry) for entry in known],
             "primary_address": known[0].address if known else None, "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
-            "seed": seed_name, "base": base, "drift": drift, "actions": actions}
+            "seed": seed_name, "base": base, "hold": self._hold_shown(target, domain, predicted), "drift": drift, "actions": actions}
+
+    def _hold_shown(self, target, domain, predicted):
+        if domain is None:
+            return self.holds.get(target.instance.uid) or "" if predicted and self.state != "absent" else ""
+        parsed = mark.of_domain(domain)
+        return self._hold_of(target) if predicted else getattr(parsed, "hold", "")
+
+    def _drift_now(self, target, domain, job):
+        """How the domain differs as it is now, which a restart or a replacement may have changed."""
+        moved, instance = self._changes.get(target.instance.uid), target.instance
+        disk, overlay, seed_gone = domain_read.overlay_path(domain.guest_xml or domain.xml), target.overlay, target.seed_gone
+        if moved is not None and change.disks_of(domain) <= moved.disks and not {disk, moved.job.spec.seed_path} <= change.disks_of(domain):
+            job = moved.present
+        elif moved is not None:
+            # What was given was used, or had to be made anew for the seed's sake.
+            instance = replace(instance, options={**instance.options, "overlay": None})
+            overlay, seed_gone = target.replacement or target.overlay, None if moved.new_seed else seed_gone
+        found = replace(target, instance=instance, domain=domain, overlay=overlay, disk=disk, seed_gone=seed_gone)
+        return drift_of(found, job.spec, job.wanted, self.host)
 
     def _predicted_state(self, target, plan, known):
         if self.state == "absent":
             return "absent"
         if not target.there:
             return "provisioning" if self.state == "running" else "stopped"
+        moved = self._changes.get(target.instance.uid)
+        if moved is not None:
+            return "provisioning" if moved.starts else "stopped"
         acts = {action.act for action in plan.of(target.instance.name).actions}
         if "stop" in acts:
             return "stopped"
@@ -286,20 +171,91 @@ class DomainService(Service):
     # -- apply
 
     def apply(self, hypervisor, seen, plan):
+        for target in seen.targets:
+            # Also where a refusal keeps the instance from all else: a hold is set first and lifted first.
+            if any(action.act in ("hold", "release") for action in plan.of(target.instance.name).actions):
+                self.context.guard(target.instance.name, lambda one=target: self._hold(hypervisor, plan, one))
         good = [target for target in seen.targets if self._went_well(target)]
+        before = len(self.context.failures)
         doomed = [target for target in good if self.state == "absent" or target.deleting]
         self._delete(hypervisor, plan, doomed)
         if self.state == "absent":
             return self._result(hypervisor, seen, plan)
-        for target in good:
-            if self._went_well(target):
-                self.context.guard(target.instance.name, lambda one=target: self._converge(hypervisor, plan, one))
-        self._stop(hypervisor, plan, good)
-        for target in good:
-            if self._went_well(target):
-                self.context.guard(target.instance.name, lambda one=target: self._power_on(hypervisor, plan, one))
-        self._wait(hypervisor, good)
+        rolled = [target for target in good if target.instance.uid in self._changes]
+        others = [target for target in good if target.instance.uid not in self._changes]
+        self._each(others, lambda target: self._converge(hypervisor, plan, target))
+        self._stop(hypervisor, plan, others)
+        self._each(others, lambda target: self._power_on(hypervisor, plan, target))
+        self._wait(hypervisor, others)
+        self._roll(hypervisor, plan, rolled, before)
         return self._result(hypervisor, seen, plan)
+
+    def _each(self, targets, step):
+        """Do a step for each of the targets that nothing has failed for so far."""
+        for target in targets:
+            if self._went_well(target):
+                self.context.guard(target.instance.name, lambda one=target: step(one))
+
+    def _hold(self, hypervisor, plan, target):
+        holds.put(hypervisor, target.instance, self.holds[target.instance.uid])
+        did = self._did(plan, target)
+        did("hold", "domain")
+        did("release", "domain")
+
+    def _roll(self, hypervisor, plan, targets, before):
+        """Restarts and replacements, some at a time; after a failure of anything the rest is left as it is."""
+        kept_young = time.monotonic()
+        for begin in range(0, len(targets), self.at_once):
+            waiting = targets[begin:]
+            if len(self.context.failures) > before:
+                self._leave(hypervisor, waiting)
+                return
+            if time.monotonic() - kept_young > KEPT_YOUNG:
+                kept_young = time.monotonic()
+                self._each(waiting, lambda target: self._keep_young(hypervisor, target))
+            self._change(hypervisor, plan, waiting[:self.at_once])
+
+    def _keep_young(self, hypervisor, target):
+        """An overlay that waits long for its turn would get too old to be used: this run still holds it, so no collector may take it."""
+        moved = self._changes[target.instance.uid]
+        if moved.new_overlay and moved.base is None:
+            converge.still_definable(hypervisor, moved.job, self.context.clock)
+            pool_clock.touch(hypervisor, moved.job.pool, moved.job.overlay)
+
+    def _change(self, hypervisor, plan, targets):
+        def moved(target):
+            return self._changes[target.instance.uid], self._did(plan, target)
+        for target in targets:
+            self._check_given(target)
+        self._each(targets, lambda target: change.prepare(hypervisor, *moved(target), self.context.clock))
+        self._stop(hypervisor, plan, targets)
+        self._each(targets, lambda target: change.switch(hypervisor, *moved(target), self.context.clock))
+        self._each(targets, lambda target: self._start_changed(hypervisor, plan, target))
+        self._wait(hypervisor, [target for target in targets if self._changes[target.instance.uid].starts])
+
+    def _check_given(self, target):
+        moved = self._changes[target.instance.uid]
+        if moved.new_overlay and moved.base is None and target.replacement is None:
+            self.context.failed(target.instance.name, Kvm2Error(
+                TRANSIENT, "replace", f"domain {target.instance.domain}", f"the overlay {target.given} is not there, or in use",
+                "Run kvm2_overlay with replace: true, and pass on the overlay it returns."))
+
+    def _start_changed(self, hypervisor, plan, target):
+        moved = self._changes[target.instance.uid]
+        if moved.starts:
+            converge.check_chain(hypervisor, moved.job, moved.job.spec)
+            converge.check_seed_there(hypervisor, moved.job)
+            hypervisor.start(target.instance.uid)
+            self._did(plan, target)("start", "domain")
+        converge.look_back(hypervisor, moved.job, moved.starts)
+
+    def _leave(self, hypervisor, targets):
+        for target in targets:
+            domain = hypervisor.domain(target.instance.uid)
+            self.context.failed(target.instance.name, Kvm2Error(
+                TRANSIENT, self._changes[target.instance.uid].act, f"domain {target.instance.domain}",
+                f"it was left as it is ({'absent' if domain is None else domain.state}), since another one failed before it",
+                "Mend what failed, then run again."))
 
     def _did(self, plan, target):
         def did(act, what):
@@ -311,7 +267,7 @@ class DomainService(Service):
 
     def _delete(self, hypervisor, plan, targets):
         outcome = deletion.delete_all(
-            hypervisor, [_doomed(target.instance) for target in targets], self.params["stop"]["mode"], self.stop_timeout, self.context.clock)
+            hypervisor, [self._doomed(target) for target in targets], self.params["stop"]["mode"], self.stop_timeout, self.context.clock)
         for target in targets:
             done, error = outcome[target.instance.uid]
             for act, what, name in done:
@@ -339,14 +295,23 @@ class DomainService(Service):
     def _stop(self, hypervisor, plan, targets):
         stopping = {
             target.instance.uid: target for target in targets
-            if self._went_well(target) and target.there and any(action.act == "stop" for action in plan.of(target.instance.name).actions)}
+            if self._went_well(target) and target.there and self._is_to_stop(hypervisor, plan, target)}
         outcome = power.stop_all(
             hypervisor, {uid: target.instance.domain for uid, target in stopping.items()}, self.params["stop"]["mode"], self.stop_timeout)
         for uid, error in outcome.items():
             if error is not None:
                 self.context.failed(stopping[uid].instance.name, error)
+                if uid in self._changes:
+                    change.undo(hypervisor, self._changes[uid])
             else:
                 self._did(plan, stopping[uid])("stop", "domain")
+
+    def _is_to_stop(self, hypervisor, plan, target):
+        if target.instance.uid in self._changes:
+            # Something may have started it since it was seen.
+            domain = hypervisor.domain(target.instance.uid)
+            return domain is not None and domain.active
+        return any(action.act == "stop" for action in plan.of(target.instance.name).actions)
 
     def _power_on(self, hypervisor, plan, target):
         job, did = self._jobs[target.instance.uid], self._did(plan, target)
@@ -388,10 +353,6 @@ class DomainService(Service):
             if target.problem is None:
                 shown.append(self._shown(target, plan, seen, domain, found=found))
         return {"instances": shown}
-
-
-def _doomed(instance):
-    return Doomed(instance.fleet, instance.name, instance.uid)
 
 
 def _by_path(inventory, path):

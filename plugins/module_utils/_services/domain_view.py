@@ -18,18 +18,35 @@ from .requirements import HostSide
 
 @dataclass(frozen=True)
 class Target:
-    """What was seen of one instance. domain is also set where its deletion was declared (deleting)."""
+    """What was seen of one instance. domain is also set where its deletion was declared (deleting).
+
+    overlay: the one that the domain has, or that a new domain gets; None where its file is not there.  disk: the path of the former.
+    replacement: another one that was given, None where it is not there.  seed_gone: the path of the domain's seed where the file has gone.
+    """
 
     instance: Instance
     domain: Optional[Domain] = None
     deleting: bool = False
     overlay: Optional[Volume] = None
     disk: Optional[str] = None
+    replacement: Optional[Volume] = None
+    seed_gone: Optional[str] = None
     problem: Optional[Kvm2Error] = None
 
     @property
     def there(self):
         return self.domain is not None and not self.deleting
+
+    @property
+    def has_guest(self):
+        """Does a guest run, or wait in a managed save?"""
+        return self.there and (self.domain.active or self.domain.managed_save)
+
+    @property
+    def given(self):
+        """The overlay that was asked for where it is another one than the domain has, else None."""
+        name = self.instance.options.get("overlay")
+        return name if name and self.there and name != os.path.basename(self.disk or "") else None
 
 
 @dataclass(frozen=True)
@@ -45,11 +62,8 @@ def drift_of(target, spec, wanted, host):
     """Differences of the persistent definition, and of the running guest's own (pending until its restart), as dicts."""
     domain = target.domain
     found = [_drift(one, one.needs, False) for one in domain_xml.drift(domain.xml or domain.live_xml, spec)]
-    if domain.active and domain.live_xml and domain.xml:
-        listed = {one["field"] for one in found}
-        found += [
-            _drift(one, "restart", True) for one in domain_xml.drift(domain.live_xml, spec)
-            if one.needs == "redefine" and one.field not in listed]
+    listed = {one["field"] for one in found}
+    found += [_drift(one, "restart", True) for one in waiting(domain, spec) if one.field not in listed]
     if not domain.persistent:
         found.append(_drift(overlays.Drift("definition", "running only", "defined", "redefine")))
     parsed = mark.of_domain(domain)
@@ -57,17 +71,30 @@ def drift_of(target, spec, wanted, host):
         if host and parsed.host != host:
             found.append(_drift(overlays.Drift("mark.host", parsed.host, host, "redefine")))
         if parsed.seed and parsed.seed != wanted.seed_hash:
-            found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "replace")))
+            found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "restart")))
+    if target.seed_gone:
+        found.append(_drift(overlays.Drift("seed", target.seed_gone, "a file that exists", "restart")))
     if target.overlay is None and target.disk:
         found.append(_drift(overlays.Drift("overlay", target.disk, "a file that exists", "replace")))
-    given = target.instance.options.get("overlay")
-    if given and target.disk and os.path.basename(target.disk) != given and not names.is_predicted(given):
-        found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk), given, "replace")))
+    if target.given:
+        found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk or ""), target.given, "replace")))
     return found
+
+
+def waiting(domain, spec):
+    """What the guest, running or saved, has only after its restart: a list of domain_xml.Drift."""
+    if domain.guest_xml is None:
+        return []
+    return [one for one in domain_xml.drift(domain.guest_xml, spec) if one.needs == "redefine" and one.restart]
 
 
 def _drift(one, needs=None, pending=False):
     return {"field": one.field, "have": one.have, "want": one.want, "needs": needs or one.needs, "pending": pending}
+
+
+def predicted_overlay(target):
+    """Is the overlay that was given only one that check mode predicted?"""
+    return names.is_predicted(target.instance.options.get("overlay") or "")
 
 
 def address_of(entry):

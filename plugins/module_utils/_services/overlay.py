@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Mapping, Optional, Tuple
 
-from .._policy import domain_read, names, overlays, qcow2, volume_xml
+from .._policy import domain_read, names, overlays, qcow2, references
 from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_size
-from . import bases
+from . import bases, overlay_absent, overlay_making
 from .instances import Instance, domain_of, is_being_deleted, parse_instances
 from .pools import look_around, usable_pool
 from .service import Service
@@ -24,7 +24,10 @@ _LARGEST_TABLE = 32 * 1024 ** 2
 
 @dataclass(frozen=True)
 class Target:
-    """What was seen of one instance. domain is None also where its deletion was declared; problem is what keeps it from going on."""
+    """What was seen of one instance. domain is None also where its deletion was declared; problem is what keeps it from going on.
+
+    candidates: its overlays that nothing references, where they matter.
+    """
 
     instance: Instance
     domain: Optional[Domain] = None
@@ -50,22 +53,22 @@ class OverlayService(Service):
         self.fleet = params["fleet"]
         self.instances = parse_instances(self.fleet, params["instances"])
         self.base = params["base"]
-        if params["state"] == "absent":
-            raise InvalidInput(
-                "state absent", "this version does not delete overlays on their own", "kvm2_domain with state absent deletes an instance's volumes.")
-        if params["replace"]:
-            raise InvalidInput("replace true", "this version does not prepare replacements", "Delete the instance and create it again.")
+        self.absent = params["state"] == "absent"
+        self._decisions: Dict[str, overlays.Decision] = {}
+        self.asked = {}
+        if self.absent:
+            return
         if names.parse_base(self.base) is None:
             raise InvalidInput(f"base {self.base!r}", "it is not the name of a base", "Pass image.base as kvm2_image returned it.")
-        self.asked = {}
         for instance in self.instances:
             text = instance.options.get("capacity") or params["capacity"]
             self.asked[instance.uid] = None if text is None else parse_size(text, f"capacity of {instance.name}")
-        self._decisions: Dict[str, overlays.Decision] = {}
 
     # -- observe
 
     def observe(self, hypervisor):
+        if self.absent:
+            return overlay_absent.observe(hypervisor, self)
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
         inventory, found = look_around(hypervisor)
         base = None if names.is_predicted(self.base) or not self.instances else bases.the_published(hypervisor, self.pool, self.base)
@@ -82,12 +85,25 @@ class OverlayService(Service):
         except Kvm2Error as error:
             return Target(instance, problem=error)
         if domain is not None and not is_being_deleted(domain):
-            disk = domain_read.overlay_path(domain.live_xml or domain.xml)
-            return Target(instance, domain, disk, next((volume for volume in inventory.volumes if volume.path == disk), None))
+            disk = domain_read.overlay_path(domain.guest_xml or domain.xml)
+            target = Target(instance, domain, disk, next((volume for volume in inventory.volumes if volume.path == disk), None))
+            if not self._is_replaced(target, digests):
+                return target
+            unseen = references.unlisted((disk,), inventory) if disk else ()
+            if target.volume is None and unseen:
+                return Target(instance, problem=Kvm2Error(
+                    PERMANENT, "replace", f"overlay of {instance.domain}", f"{disk} is in no active pool, so it cannot be seen", "Start its pool."))
+        else:
+            target = Target(instance)
         mine = [
             volume for volume in in_pool
             if instance.owns(names.parse_instance_volume(volume.name)) and volume.name.endswith(".qcow2") and not found.users_of(volume.path)]
-        return Target(instance, candidates=tuple(self._candidate(hypervisor, volume, digests) for volume in mine))
+        return replace(target, candidates=tuple(self._candidate(hypervisor, volume, digests) for volume in mine))
+
+    def _is_replaced(self, target, digests):
+        """Is the domain's overlay one that a replacement is prepared for: on another base, or its file gone?"""
+        return self.params["replace"] and (
+            target.volume is None or not overlays.same_base(os.path.basename(target.volume.backing_path or ""), self.base, digests))
 
     def _candidate(self, hypervisor, volume, digests):
         # Whose clock wrote the mtime is only known on the machine itself; elsewhere none is taken, and a new one is made.
@@ -113,6 +129,9 @@ class OverlayService(Service):
     # -- plan
 
     def plan(self, seen):
+        if self.absent:
+            overlay_absent.report_problems(seen, self.context)
+            return overlay_absent.plan(seen)
         actions = []
         for target in seen.targets:
             try:
@@ -128,10 +147,17 @@ class OverlayService(Service):
         obj = f"overlay of {instance.domain}"
         virtual_size = seen.base.record.virtual_size if seen.base else None
         capacity = overlays.wanted_capacity(self.asked[instance.uid], virtual_size, obj, self.base)
-        if target.domain is not None:
+        if target.domain is not None and self._is_replaced(target, seen.digests):
+            if self.asked[instance.uid] is None and target.volume is not None and capacity is not None:
+                # Left out it means as large as it is: a disk never gets smaller by being replaced.
+                capacity = max(capacity, target.volume.capacity)
+            why = "its file has gone" if target.volume is None else f"the one in use is on {os.path.basename(target.volume.backing_path or '') or 'no base'}"
+            decision = overlays.choose(target.candidates, capacity, "new", obj)
+            decision = replace(decision, why=f"a replacement: {why}")
+        elif target.domain is not None:
             have = os.path.basename(target.volume.backing_path or "") if target.volume else None
             decision = overlays.keep(
-                target.volume, target.disk, capacity, self.asked[instance.uid], self.base, have, seen.digests, obj)
+                target.volume, target.disk, capacity, self.asked[instance.uid], self.base, have, seen.digests, obj, saved=target.domain.managed_save)
         else:
             decision = overlays.choose(target.candidates, capacity, self.params["on_stale"], obj)
         if decision.status == "created":
@@ -149,17 +175,20 @@ class OverlayService(Service):
     # -- results
 
     def predict(self, seen, plan):
+        if self.absent:
+            return {"overlays": overlay_absent.shown(seen, lambda name: plan.of(name).as_list())}
         return {"overlays": [self._shown(seen, target, plan) for target in seen.targets if target.instance.uid in self._decisions]}
 
     def _shown(self, seen, target, plan, volume=None):
         instance, decision = target.instance, self._decisions[target.instance.uid]
         actions = plan.of(instance.name)
         name = decision.name
-        path = target.disk if target.domain is not None else f"{seen.pool.path}/{name}"
+        in_use = decision.status in ("present", "missing")
+        path = target.disk if in_use else f"{seen.pool.path}/{name}"
         capacity = next((action.after["capacity"] for action in actions.actions), None)
         if capacity is None and (target.volume or volume):
             capacity = (target.volume or volume).capacity
-        have = os.path.basename(target.volume.backing_path or "") if target.volume else self.base
+        have = os.path.basename(target.volume.backing_path or "") if in_use and target.volume else self.base
         if decision.status == "taken":
             taken = next(one.volume for one in target.candidates if one.volume.name == name)
             path, capacity, have = taken.path, taken.capacity, os.path.basename(taken.backing_path)
@@ -170,6 +199,9 @@ class OverlayService(Service):
     # -- apply
 
     def apply(self, hypervisor, seen, plan):
+        if self.absent:
+            overlay_absent.apply(hypervisor, self, seen)
+            return {"overlays": overlay_absent.shown(seen, self._done)}
         if not self.instances:
             return {"overlays": []}
         if seen.base is None:
@@ -195,14 +227,10 @@ class OverlayService(Service):
             if target.instance.uid in self._decisions and target.instance.name not in failed]}
 
     def _create(self, hypervisor, seen, action):
-        xml = volume_xml.overlay_volume(action.name, action.payload["capacity"], seen.base.volume.path, seen.base.record.format)
-        try:
-            return hypervisor.create_volume(self.pool, xml)
-        except Kvm2Error as error:
-            # libvirt refuses an overlay on a base that a collector took since its record was read.
-            if not bases.is_published(hypervisor, self.pool, seen.base.name):
-                raise self._retired() from error
-            raise
+        return overlay_making.create(hypervisor, self.pool, action.name, seen.base, action.payload["capacity"])
+
+    def _done(self, name):
+        return [action.as_dict() for action in self.context.done if action.instance == name]
 
     def _grow(self, hypervisor, action):
         target, capacity = action.payload["target"], action.payload["capacity"]
@@ -230,5 +258,4 @@ class OverlayService(Service):
             self.context.failed(target.instance.name, self._retired())
 
     def _retired(self):
-        return Kvm2Error(
-            TRANSIENT, "use", f"base {self.base} in pool {self.pool}", "it was retired meanwhile", "Run kvm2_image again, then this with the base it returns.")
+        return overlay_making.retired(self.base, self.pool)

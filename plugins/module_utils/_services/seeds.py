@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
-from .._policy import seed, volume_xml
+from .._policy import names, seed, volume_xml
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
+
+
+def _render(name, wanted):
+    nonce = names.parse_instance_volume(name).nonce
+    return seed.render(wanted.user_data, seed.of_generation(wanted.meta_data, nonce), wanted.network_config)
 
 
 def make(hypervisor, pool, name, wanted):
     """Create the seed volume; returns its model.Volume. On any error the volume is deleted again."""
-    data = seed.render(wanted.user_data, wanted.meta_data, wanted.network_config)
+    data = _render(name, wanted)
     volume = hypervisor.create_volume(pool, volume_xml.seed_volume(name, len(data)))
     try:
         hypervisor.upload(pool, name, [data], len(data))
@@ -27,6 +32,6 @@ def check(hypervisor, pool, name, wanted):
     obj = f"seed {name} in pool {pool}"
     if hypervisor.volume(pool, name) is None:
         raise Kvm2Error(CONFLICT, "read", obj, "it has gone", "Something removed it; run again.")
-    data = seed.render(wanted.user_data, wanted.meta_data, wanted.network_config)
+    data = _render(name, wanted)
     if b"".join(hypervisor.download(pool, name, 0, len(data))) != data:
         raise Kvm2Error(TRANSIENT, "check", obj, "it does not hold what was written into it", "Run again.")

@@ -13,7 +13,7 @@ from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import 
 
 WRITING = frozenset((
     "create_volume", "delete_volume", "resize_volume", "upload", "define", "set_metadata", "start", "resume", "shutdown", "destroy",
-    "undefine", "set_autostart", "block_resize"))
+    "undefine", "drop_managed_save", "set_autostart", "block_resize"))
 
 
 class Killed(BaseException):

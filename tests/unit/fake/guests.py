@@ -28,7 +28,7 @@ class Guests:
             name=state.name, uuid=state.uuid, state=state.state, reason=state.reason, active=state.active,
             persistent=state.config is not None, autostart=state.autostart, managed_save=state.managed_save,
             snapshots=state.snapshots, checkpoints=state.checkpoints, xml=None if hidden else state.config,
-            live_xml=None if hidden else state.live, unreadable=state.unreadable)
+            live_xml=None if hidden else state.live, unreadable=state.unreadable, saved_xml=None if hidden else state.saved)
 
     def _look(self, state):
         """Each look at a guest that was asked to stop brings its end nearer."""
@@ -115,8 +115,6 @@ class Guests:
         def refuse(code, cause):
             return libvirt_error("metadata", "mark", f"domain {state.name} on {self.uri}", code, cause)
 
-        if state.config is None:
-            raise refuse(classify.OPERATION_INVALID, "cannot change persistent config of a transient domain")
         # One element each: a node belongs to one tree.
         for which in ("config", "live"):
             text = getattr(state, which)
@@ -133,10 +131,18 @@ class Guests:
         state = self.machine.domains.get(parse_uid(uuid))
         if state is None or state.config is None:
             return False
-        state.config, state.autostart, state.managed_save, state.saved_files = None, False, False, ()
+        state.config, state.autostart, state.managed_save, state.saved_files, state.saved = None, False, False, (), None
         state.snapshots = state.checkpoints = 0
         if not state.active:
             del self.machine.domains[state.uuid]
+        return True
+
+    @recorded
+    def drop_managed_save(self, uuid):
+        state = self.machine.domains.get(parse_uid(uuid))
+        if state is None or not state.managed_save:
+            return False
+        state.managed_save, state.saved_files, state.saved = False, (), None
         return True
 
     @recorded
@@ -185,10 +191,11 @@ class Guests:
             raise RuntimeError(f"domain {state.name} would resume its saved memory over other disks: that corrupts its data")
         machine.started += 1
         state.number = machine.started
-        state.live, state.state = kept_xml.running(state.config, machine, state.number), "running"
+        # A saved guest goes on by the definition that it was saved with, whatever was defined since.
+        state.live, state.state = state.saved or kept_xml.running(state.config, machine, state.number), "running"
         state.reason = "restored" if state.managed_save else "booted"
         state.open_files, state.stopping, state.asked = opened, None, 0
-        state.managed_save, state.saved_files = False, ()
+        state.managed_save, state.saved_files, state.saved = False, (), None
         if state.guest.writes:
             machine.guest_writes(state.uuid)
 

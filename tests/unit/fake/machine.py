@@ -100,6 +100,7 @@ class DomainState:
     autostart: bool = False
     managed_save: bool = False
     saved_files: tuple = ()
+    saved: Optional[str] = None
     snapshots: int = 0
     checkpoints: int = 0
     unreadable: Optional[str] = None
@@ -175,7 +176,7 @@ class Machine:
     def save(self, name):
         """A managed save, as `virsh managedsave` makes one."""
         state = self.domain_state(name)
-        state.managed_save, state.saved_files = True, kept_xml.sources(state.live, self)
+        state.managed_save, state.saved_files, state.saved = True, kept_xml.sources(state.live, self), state.live
         self.power_off(state, "saved")
 
     def power_off(self, state, reason="shutdown"):

@@ -65,10 +65,18 @@ class Creator:
         return overlay in world.overlays and (self.protocol.define_over == "any" or overlay not in world.old)
 
     def hand_over(self, world, held):
-        """The domain module begins, any time after the overlay module ended."""
+        """The domain module begins, any time after the overlay module ended. A declared deletion is finished first."""
+        if world.declared:
+            return "finish_stop", held, world
         if world.defined is not None:
-            return ("failed" if world.declared else "check"), (world.defined,), world
+            return "check", (world.defined,), world
         if world.running is not None or not self._definable(world, held[0]):
+            return "failed", held, world
+        return "define", held, world
+
+    def create(self, world, held):
+        """A fresh look, once the deletion is finished."""
+        if world.used or not self._definable(world, held[0]):
             return "failed", held, world
         return "define", held, world
 
@@ -118,20 +126,47 @@ class Updater(Creator):
         return ("done" if world.used <= world.overlays else "failed"), held, world
 
 
-class Replacer(Creator):
+class Restarter(Creator):
+    """Stops the guest, defines it over the overlay that it has, with what waited for that, and starts it."""
+
     def begin(self, world, held):
         if world.defined is None or world.declared:
             return "gone", held, world
-        return "hand_over", (self.new,), world._replace(overlays=world.overlays | {self.new})
+        return "stop", (world.defined, world.defined), world
+
+    def stop(self, world, held):
+        return "look", held, world._replace(running=None)
+
+    def look(self, world, held):
+        """A fresh look right before the define: the domain is there, off, and has the overlay that it had."""
+        if world.defined is None or world.declared:
+            return "gone", held, world
+        if world.running is not None or world.defined != held[1]:
+            return "failed", held, world
+        return "define", held, world
+
+
+class Replacer(Restarter):
+    """Holds the new overlay and the one that the domain had when it began."""
+
+    def begin(self, world, held):
+        if world.defined is None or world.declared:
+            return "gone", held, world
+        return "hand_over", (self.new, world.defined), world._replace(overlays=world.overlays | {self.new})
 
     def hand_over(self, world, held):
         if world.defined is None or world.declared:
             return "gone", held, world
-        return ("stop" if self._definable(world, held[0]) else "failed"), held, world
+        return ("stop" if self._definable(world, held[0]) and world.defined == held[1] else "failed"), held, world
 
-    def stop(self, world, held):
-        touched = world.used if self.protocol.touch else frozenset()
-        return "define", held, world._replace(running=None, old=world.old - touched)
+    def look(self, world, held):
+        to, held, world = super().look(world, held)
+        if to == "define":
+            to = "touch" if self._definable(world, held[0]) else "failed"
+        return to, held, world
+
+    def touch(self, world, held):
+        return "define", held, world._replace(old=world.old - (world.used if self.protocol.touch else frozenset()))
 
     def look_back(self, world, held):
         if world.defined is not None and world.defined != self.new:
@@ -188,6 +223,22 @@ class Deleter:
         return ("conflict" if world.used & set(held) else "absent"), held, world
 
 
+def _finishing(step):
+    """A step of a deletion, taken by a creator that found it declared: the overlay that it holds itself is not swept up."""
+    def method(self, world, held):
+        to, holds, after = getattr(Deleter(), step)(world, held[1:])
+        holds = held[:1] + tuple(overlay for overlay in holds if step != "sweep_list" or overlay != held[0])
+        if to == "absent":
+            return "create", held[:1], after
+        # Gone at a second look: nothing is declared once more, which would be the deletion of somebody else's new instance.
+        return ("finish_destroy" if to == "begin" else to if to in ENDS else f"finish_{to}"), holds, after
+    return method
+
+
+for _step in ("stop", "read", "delete_named", "read_again", "undefine", "destroy", "sweep_list", "sweep", "look_again"):
+    setattr(Creator, f"finish_{_step}", _finishing(_step))
+
+
 class UndefiningDeleter:
     """The rejected order: undefine first, delete the volumes afterwards."""
 
@@ -230,7 +281,7 @@ def make_run(kind, number, protocol):
         return Deleter() if protocol.declare else UndefiningDeleter()
     if kind == "collect":
         return Collector()
-    return {"create": Creator, "update": Updater, "replace": Replacer}[kind](number, protocol)
+    return {"create": Creator, "update": Updater, "restart": Restarter, "replace": Replacer}[kind](number, protocol)
 
 
 def faults(begin, before, after, kind, step, places):
@@ -246,7 +297,7 @@ def faults(begin, before, after, kind, step, places):
         yield "ends without its disk, and nobody said so"
     if silent and after.running not in (None, after.defined):
         yield "ends on another disk than configured, and nobody said so"
-    if not any(kind in ("delete", "replace") for kind, _place, _held in places):
+    if not begin.declared and not any(kind in ("delete", "replace") for kind, _place, _held in places):
         data = ({begin.defined} & begin.written) | {overlay for overlay in after.written if overlay >= FIRST_NEW}
         if data - after.overlays:
             yield "guest data lost without a deletion"
@@ -278,7 +329,7 @@ def _by_themselves(world, places):
         yield world._replace(written=world.written | {world.running}), "guest", "write", places
     if not any(kind == "collect" for kind, _step, _held in places):
         return
-    fresh = {held[0] for kind, step, held in places if kind != "delete" and held and step in ("define", "stop")}
+    fresh = {held[0] for kind, step, held in places if kind != "delete" and held and step in ("define", "touch")}
     if any((kind, step) == ("replace", "define") for kind, step, _held in places):
         fresh |= world.used
     for overlay in world.overlays - world.old - fresh:

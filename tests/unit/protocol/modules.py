@@ -48,6 +48,21 @@ def create_late(hypervisor):
     return create(hypervisor, 2 * HOUR)
 
 
+def restart(hypervisor):
+    """More memory and another seed, at once."""
+    return make_domain(hypervisor, memory="256MiB", user_data="#!restarted\n", on_change="restart")
+
+
+def replace(hypervisor):
+    """On the newest base and with another seed."""
+    base = newest_base_of(hypervisor.machine)
+    overlay = run_module("overlay", hypervisor, fleet="edge", base=base, instances=INSTANCES, replace=True)
+    if overlay.failed:
+        return overlay
+    return make_domain(
+        hypervisor, instances=[{"name": "one", "overlay": overlay.overlays[0]["overlay"]}], user_data="#!replaced\n", on_change="replace")
+
+
 def update(hypervisor):
     return make_domain(hypervisor, memory="256MiB", state="defined")
 
@@ -73,16 +88,28 @@ def retire(hypervisor):
 
 
 def base_of(machine):
-    return next(path.rpartition("/")[2] for path in sorted(machine.files) if names.parse_base(path.rpartition("/")[2]))
+    """The base that was published first."""
+    return _bases(machine)[0]
 
 
-def with_base(image):
-    """A Machine with a base published from that file three hours ago."""
+def newest_base_of(machine):
+    """The one published last, which a replacement puts an instance on."""
+    return _bases(machine)[-1]
+
+
+def _bases(machine):
+    named = {path.rpartition("/")[2]: file.mtime for path, file in machine.files.items()}
+    return sorted((name for name in named if names.parse_base(name)), key=lambda name: (named[name], name))
+
+
+def with_base(*images):
+    """A Machine with bases published from these files, the last one three hours ago."""
     machine = Machine()
     machine.add_pool()
     machine.add_network()
-    assert not run_module("image", FakeHypervisor(machine, LOCAL), key="micro", src=str(image)).failed
-    machine.advance(3 * HOUR)
+    for image in images:
+        assert not run_module("image", FakeHypervisor(machine, LOCAL), key="micro", src=str(image)).failed
+        machine.advance(3 * HOUR)
     return machine
 
 
@@ -154,7 +181,7 @@ def job(run):
 
 
 def check_end(machine, runs, kinds, began_with):
-    asked_for_deletion = set(kinds) & {delete, collect_all}
+    asked_for_deletion = set(kinds) & {delete, collect_all, replace}
     succeeded = not any(run.killed or run.result.failed for run in runs)
     for state in machine.domains.values():
         used = [path for text in (state.config, state.live) if text is not None for path in sources(text, machine)]
@@ -164,8 +191,11 @@ def check_end(machine, runs, kinds, began_with):
                 assert sources(state.live, machine) == sources(state.config, machine), "ends on other disks than configured, and nobody said so"
     if not asked_for_deletion:
         assert began_with <= set(machine.files), "guest data lost without a deletion"
+    # Two that finish one deletion: the slower one may stop or undefine what the faster one has created already, and says so.
+    undone = any(
+        not run.killed and run.result.failed and ("created it anew while" in run.result.msg or "is not there" in run.result.msg) for run in runs)
     for run, kind in zip(runs, kinds, strict=True):
-        if kind in (create, create_late) and not run.killed and not run.result.failed and not asked_for_deletion:
+        if kind in (create, create_late) and not run.killed and not run.result.failed and not asked_for_deletion and not undone:
             assert UID in machine.domains
             assert machine.domains[UID].active
     check_model(machine)
@@ -193,6 +223,15 @@ def check_recovery(machine):
     assert machine.domains == {}
     assert [path for path in machine.files if names.parse_instance_volume(path.rpartition("/")[2])] == []
     assert f"/var/lib/libvirt/images/{base_of(machine)}" in machine.files
+
+
+def check_mended(machine):
+    """One quiet replacement mends whatever there is."""
+    done = replace(FakeHypervisor(machine, LOCAL))
+    assert not done.failed, done.msg
+    assert machine.domains[UID].active
+    assert done.instances[0]["drift"] == []
+    assert done.instances[0]["base"] == newest_base_of(machine)
 
 
 def shape(machine):

@@ -24,7 +24,8 @@ STARTS = {
 RUNS = (
     "create collect", "create create", "create create create", "create create collect", "create delete", "create create delete",
     "create delete collect", "create collect collect", "create delete delete", "update delete", "update create", "update create delete",
-    "replace collect", "replace delete", "replace create", "replace replace", "replace delete collect", "update replace collect")
+    "replace collect", "replace delete", "replace create", "replace replace", "replace delete collect", "update replace collect",
+    "restart delete", "restart create", "restart update", "restart restart", "restart replace", "restart replace collect", "restart delete create")
 
 
 @pytest.mark.parametrize("creators", [1, 2, 3])

@@ -16,6 +16,7 @@ from ansible_collections.egress.kvm2.tests.unit.fake.machine import GIB
 from ansible_collections.egress.kvm2.tests.unit.protocol.modules import (
     HOUR,
     check_end,
+    check_mended,
     check_model,
     check_overlays,
     check_recovery,
@@ -32,6 +33,8 @@ from ansible_collections.egress.kvm2.tests.unit.protocol.modules import (
     nothing,
     off,
     old_overlay,
+    replace,
+    restart,
     retire,
     running,
     shape,
@@ -50,6 +53,15 @@ def published(tmp_path_factory):
     return with_base(image)
 
 
+@pytest.fixture(scope="module")
+def with_newer(tmp_path_factory):
+    """A machine with a base, and one of a newer image."""
+    folder = tmp_path_factory.mktemp("image")
+    for number in range(2):
+        (folder / str(number)).write_bytes(bytes(qcow2_bytes.image(GIB)) + bytes([number]) * 512)
+    return with_base(folder / "0", folder / "1")
+
+
 PAIRS = {
     (create, create): (nothing, young_overlay, declared),
     (create, delete): (nothing, just_defined, running, declared),
@@ -65,6 +77,24 @@ PAIRS = {
 }
 
 
+CHANGES = {
+    (replace, create): (running,),
+    (replace, delete): (running, off),
+    (replace, collect): (off,),
+    (replace, replace): (running,),
+    (replace, update): (running,),
+    (restart, create): (running,),
+    (restart, delete): (running,),
+    (restart, replace): (running,),
+    (restart, restart): (running,),
+    (restart, collect): (running,),
+}
+
+
+# Of these every run of the tests makes sure.
+QUICK = ((replace, collect), (restart, replace))
+
+
 def check_two(template, kinds, began_with):
     """Play all switches between two runs of these kinds; returns how many there were."""
     jobs = [job(kind) for kind in kinds]
@@ -76,6 +106,7 @@ def check_two(template, kinds, began_with):
             played += 1
             if shape(machine) not in shapes:
                 shapes.add(shape(machine))
+                check_mended(machine.copy())
                 check_recovery(machine)
     return played
 
@@ -86,6 +117,15 @@ def check_two(template, kinds, began_with):
 def test_two_runs(published, kinds, start):
     template = start(published.copy())
     assert check_two(template, kinds, guest_data(template) if start is not declared else set())
+
+
+@pytest.mark.parametrize(("kinds", "start"), [
+    pytest.param(
+        kinds, start, id=f"{kinds[0].__name__} {kinds[1].__name__} {start.__name__}", marks=[] if kinds in QUICK else [pytest.mark.extended])
+    for kinds, starts in CHANGES.items() for start in starts])
+def test_two_runs_of_which_one_restarts_or_replaces(with_newer, kinds, start):
+    template = start(with_newer.copy())
+    assert check_two(template, kinds, guest_data(template))
 
 
 def undefine_first(hypervisor, doomed, _clock, done):
@@ -104,7 +144,7 @@ def sweep_only(hypervisor, doomed, _done):
 
 
 @pytest.mark.parametrize(("module", "guard", "without", "kinds", "start"), [
-    (converge, "_still_definable", lambda *args: None, (create_late, collect), nothing),
+    (converge, "still_definable", lambda *args: None, (create_late, collect), nothing),
     (deletion, "_finish", undefine_first, (create, delete), just_defined),
     (deletion, "_sweep", sweep_only, (create, delete), young_overlay),
 ], ids=["age", "order", "last look"])
@@ -119,15 +159,19 @@ KILLED = {
     delete: (running, off, declared),
     collect_all: (running, old_overlay),
     update: (off,),
+    replace: (running, off),
+    restart: (running,),
 }
-NEXT = {create: (create, collect_all), delete: (create, delete, collect_all), collect_all: (delete,), update: (delete,)}
+NEXT = {
+    create: (create, collect_all), delete: (create, delete, collect_all), collect_all: (delete,), update: (delete,), replace: (replace, delete),
+    restart: (restart, replace, delete)}
 
 
 @pytest.mark.parametrize(("kind", "start"), [
     pytest.param(kind, start, id=f"{kind.__name__} {start.__name__}") for kind, starts in KILLED.items() for start in starts])
-def test_killed_anywhere(published, kind, start):
+def test_killed_anywhere(published, with_newer, kind, start):
     """Whoever comes next finishes or starts anew, and nothing is left behind in the end."""
-    template = start(published.copy())
+    template = start((with_newer if kind in (replace, restart) else published).copy())
     jobs, shapes = [job(kind)], set()
     for calls in pauses(template.copy, jobs, 0):
         machine = template.copy()
@@ -139,6 +183,8 @@ def test_killed_anywhere(published, kind, start):
         for following in NEXT[kind]:
             another = machine.copy()
             (run,) = play(another, [job(following)], [])
+            if following is replace:
+                check_mended(another.copy())
             if following is not create:
                 assert not run.result.failed, run.result.msg
             check_end(another, [run], [following], set())
@@ -167,11 +213,11 @@ def test_a_killed_run_meets_the_collector_later(published, late):
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_three_runs_in_random_turns(published, number):
+def test_three_runs_in_random_turns(with_newer, number):
     dice = random.Random(number)
     start = dice.choice((nothing, young_overlay, old_overlay, running, off, declared))
-    kinds = [dice.choice((create, create, update, delete, collect, collect_all)) for _run in range(3)]
-    template = start(published.copy())
+    kinds = [dice.choice((create, create, update, restart, replace, delete, collect, collect_all)) for _run in range(3)]
+    template = start(with_newer.copy())
     machine = template.copy()
     segments = [Segment(dice.randrange(3), calls=dice.choice((1, 2, 3, 5, 8, 13))) for _turn in range(60)]
     check_end(machine, play(machine, [job(kind) for kind in kinds], segments), kinds, set() if start is declared else guest_data(template))

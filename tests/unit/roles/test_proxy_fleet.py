@@ -293,6 +293,34 @@ def test_what_was_left_as_it_is_is_said(play):
     assert "proxy-01: memory is 1 where 2 is declared; its restart is needed" in run.output
 
 
+def test_a_rolling_update_replaces_host_by_host_and_stops_at_a_failure(play):
+    run = play(playbook="rolling_update", hosts="hv1,hv2")
+    assert run.code == 0, run.output
+    assert (run.modules("hv1"), run.modules("hv2")) == (STEPS, STEPS)
+    assert run.given("hv1", "kvm2_overlay")["replace"] is True
+    given = run.given("hv2", "kvm2_domain")
+    assert (given["on_change"], given["max_parallel"], given["wait"]["for"]) == ("replace", "1", "address")
+    failed = play(playbook="rolling_update", hosts="hv1,hv2", answers={"kvm2_proxy_check": [BROKEN]})
+    assert failed.code != 0
+    assert (failed.modules("hv1"), failed.modules("hv2")) == (STEPS, [])
+
+
+def test_stop_and_start_change_nothing_but_power(play):
+    nothing_there = {"failed": True, "msg": "no", "errors": [{"act": "create", "kind": "transient", "item": "proxy-03"}]}
+    for answers in ({}, {"kvm2_domain": [nothing_there]}):
+        run = play(playbook="stop", answers=answers)
+        assert run.code == 0, run.output
+        assert run.modules("hv1") == ["kvm2_domain"]
+    given = run.given("hv1", "kvm2_domain")
+    assert (given["state"], given["on_change"], [one["name"] for one in given["instances"]]) == ("stopped", "report", ["proxy-01", "proxy-03"])
+    assert play(playbook="stop", answers={"kvm2_domain": [BROKEN]}).code != 0
+    stuck = {"failed": True, "msg": "no", "errors": [{"act": "stop", "kind": "transient", "item": "proxy-03"}]}
+    assert play(playbook="stop", answers={"kvm2_domain": [stuck]}).code != 0
+    started = play(playbook="start")
+    assert started.code == 0, started.output
+    assert started.given("hv1", "kvm2_domain")["on_change"] == "report"
+
+
 # -- the report
 
 

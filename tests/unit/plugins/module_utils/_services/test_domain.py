@@ -7,62 +7,11 @@ import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
-from ansible_collections.egress.kvm2.plugins.module_utils._services import power
-from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
+from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, files, own
 from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
-from ansible_collections.egress.kvm2.tests.unit.fake.machine import GIB, Guest
+from ansible_collections.egress.kvm2.tests.unit.fake.machine import Guest
 from ansible_collections.egress.kvm2.tests.unit.running import run_module
-
-POOL = "/var/lib/libvirt/images"
-LOCAL = "qemu:///system"
-UID = names.derive_uid("edge", "one")
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    """Time passes by itself: each pause moves the clock that the waits use."""
-    now = [0.0]
-    monkeypatch.setattr(power.time, "monotonic", lambda: now[0])
-
-    def pause(seconds):
-        now[0] += seconds
-    for function in (power.stop_all, power.wait_all):
-        monkeypatch.setattr(function, "__defaults__", tuple(
-            (lambda: now[0]) if callable(value) and value is not power.pause else pause if value is power.pause else value
-            for value in function.__defaults__))
-
-
-@pytest.fixture
-def hypervisor(tmp_path):
-    path = tmp_path / "image.qcow2"
-    path.write_bytes(bytes(qcow2_bytes.image(GIB)) + b"\0" * 70000)
-    fake = FakeHypervisor(uri=LOCAL)
-    fake.machine.guest = Guest(addresses=("192.168.122.10",), polls=2)
-    fake.machine.put_file(f"{POOL}/base-debian-13.qcow2", b"somebody else's")
-    base = run_module("image", fake, key="micro", src=str(path)).image["base"]
-    run_module("overlay", fake, fleet="edge", base=base, instances=[{"name": "one"}])
-    fake.base = base
-    fake.forget_calls()
-    return fake
-
-
-def domain(hypervisor, check=False, **given):
-    options = {"fleet": "edge", "memory": "128MiB", "networks": [{"network": "default"}], "instances": [{"name": "one"}], **given}
-    return run_module("domain", hypervisor, check=check, **options)
-
-
-def files(hypervisor):
-    return sorted(path.rpartition("/")[2] for path in hypervisor.machine.files)
-
-
-def own(hypervisor):
-    return [name for name in files(hypervisor) if names.parse_instance_volume(name)]
-
-
-def acts(result):
-    return [(action["act"], action["what"]) for action in result.actions]
-
 
 CREATION = [("create", "seed"), ("define", "domain"), ("enable", "autostart"), ("start", "domain")]
 DELETION = ["declare", "stop", "delete", "delete", "undefine"]
@@ -109,10 +58,10 @@ def test_report_changes_nothing(hypervisor):
     assert not reported.changed and [one["field"] for one in reported.instances[0]["drift"]] == ["memory"] and hypervisor.writes == []
 
 
-def test_a_changed_seed_is_drift_that_needs_a_replacement(hypervisor):
+def test_a_changed_seed_is_drift_that_needs_a_restart(hypervisor):
     domain(hypervisor, user_data="#cloud-config\n{a: 1}\n")
     changed = domain(hypervisor, user_data="#cloud-config\n{a: 2}\n")
-    assert not changed.changed and [(one["field"], one["needs"]) for one in changed.instances[0]["drift"]] == [("seed", "replace")]
+    assert not changed.changed and [(one["field"], one["needs"]) for one in changed.instances[0]["drift"]] == [("seed", "restart")]
     assert "a: 2" not in str(vars(changed))
 
 
@@ -270,7 +219,8 @@ def test_one_bad_instance_does_not_stop_the_others(hypervisor):
     ({"fleet": "Edge"}, "not a label"), ({"memory": "128"}, "unit"), ({"memory": None}, "not given"), ({"vcpus": 0}, "at least one"),
     ({"networks": None}, "not given"),
     ({"networks": [{"network": "default", "mac": "01:00:00:00:00:00"}]}, "MAC"), ({"user_data": "hello"}, "cloud-init would ignore"),
-    ({"meta_data": "instance-id: x"}, "instance-id"), ({"on_change": "replace"}, "this version"), ({"on_change": "restart"}, "this version"),
+    ({"meta_data": "instance-id: x"}, "instance-id"), ({"hold": " "}, "blank"),
+    ({"max_parallel": "0"}, "max_parallel"), ({"max_parallel": "few"}, "max_parallel"),
     ({"wait": {"for": "address", "timeout": "soon"}}, "wait.timeout"),
     ({"networks": [{"bridge": "br0"}], "wait": {"for": "address", "source": "lease"}}, "no leases"),
 ])
@@ -364,4 +314,4 @@ def test_a_vanished_seed_is_said_before_the_start(hypervisor):
     domain(hypervisor, state="stopped")
     hypervisor.machine.remove_file(f"{POOL}/{made['seed']}")
     failed = domain(hypervisor)
-    assert failed.error["kind"] == "conflict" and made["seed"] in failed.msg and "state: absent" in failed.msg
+    assert failed.error["kind"] == "conflict" and made["seed"] in failed.msg and "on_change to restart" in failed.msg

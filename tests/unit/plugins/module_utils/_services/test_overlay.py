@@ -106,8 +106,7 @@ def test_a_base_retired_while_an_overlay_is_taken_is_transient(hypervisor, base)
 @pytest.mark.parametrize("given, kind, word", [
     ({"capacity": "512MiB"}, "permanent", str(GIB)), ({"capacity": "12"}, "permanent", "unit"), ({"fleet": "Edge"}, "permanent", "not a label"),
     ({"base": "other.qcow2"}, "permanent", "not the name of a base"), ({"instances": [{"name": "a"}, {"name": "a"}]}, "permanent", "several"),
-    ({"instances": [{"name": "a", "uid": "x"}]}, "permanent", "not a UUID"), ({"state": "absent"}, "permanent", "this version"),
-    ({"replace": True}, "permanent", "this version"),
+    ({"instances": [{"name": "a", "uid": "x"}]}, "permanent", "not a UUID"),
     ({"base": "kvm2-base-micro-0123456789abcdef-000001.qcow2"}, "transient", "not there"),
 ])
 def test_wrong_input(hypervisor, base, given, kind, word):

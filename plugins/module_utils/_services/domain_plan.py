@@ -1,0 +1,310 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""kvm2_domain's plan: from what was seen of the instances to what has to be done, in order."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Dict
+
+from .._policy import addresses, domain_read, domain_xml, mark, names, specification
+from .._policy.errors import CONFLICT, PERMANENT, QUOTA, InvalidInput, Kvm2Error
+from .._policy.plan import Action, Plan
+from .._policy.units import parse_count, parse_duration
+from . import change, converge, deletion, holds
+from .deletion import Doomed
+from .domain_view import drift_of, predicted_overlay, waiting
+from .instances import parse_instances
+from .service import Service
+
+# A guest that is resumed into less would be paused again at once.
+ROOM_TO_RESUME = 64 * 1024 ** 2
+
+
+class DomainPlan(Service):
+    """The options of kvm2_domain and its plan. _jobs and _changes, by uid, are what the apply of the plan goes by."""
+
+    def __init__(self, params, context):
+        super().__init__(params, context)
+        self.pool, self.fleet, self.state, self.on_change = params["pool"], params["fleet"], params["state"], params["on_change"]
+        self.instances = parse_instances(self.fleet, params["instances"])
+        self.host = params["host"]
+        if self.host and len(self.host) > 253:
+            raise InvalidInput(f"host {self.host!r}", "it is longer than a host name can be", "Use the hypervisor's name in the fleet definition.")
+        self.stop_timeout = parse_duration(params["stop"]["timeout"], "stop.timeout")
+        self.wait_timeout = parse_duration(params["wait"]["timeout"], "wait.timeout")
+        self.at_once = self._at_once(params["max_parallel"])
+        self.wanted: Dict[str, specification.Wanted] = {}
+        self.sources, self.holds = {}, {}
+        if self.state != "absent":
+            for instance in self.instances:
+                wanted = self.wanted[instance.uid] = specification.wanted(specification.merge(params, instance.options), instance)
+                kinds = {interface.kind for interface in wanted.interfaces}
+                self.sources[instance.uid] = addresses.sources(params["wait"]["source"], kinds)
+                own = instance.options.get("hold")
+                self.holds[instance.uid] = holds.wanted(own if own is not None else params["hold"], instance)
+            specification.check_distinct_macs({instance.name: self.wanted[instance.uid] for instance in self.instances})
+        self._jobs: Dict[str, converge.Job] = {}
+        self._changes: Dict[str, change.Change] = {}
+
+    def _at_once(self, text):
+        kind, number = parse_count(text, "max_parallel")
+        if not number:
+            raise InvalidInput(f"max_parallel {text!r}", "nothing could ever be changed", "Give 1 or more, or a percentage.")
+        return int(number) if kind == "count" else max(1, int(len(self.instances) * number / 100))
+
+    def plan(self, seen):
+        actions = []
+        for target in seen.targets:
+            try:
+                if target.problem is not None:
+                    raise target.problem
+                if self.state != "absent" and target.domain is not None:
+                    # By itself, since a hold is set where it is what refuses all else, too.
+                    actions.extend(self._plan_hold(target))
+                actions.extend(tuple(self._plan_one(seen, target)))
+            except Kvm2Error as error:
+                self.context.failed(target.instance.name, error)
+        return Plan(tuple(actions))
+
+    def _plan_one(self, seen, target):
+        if self.state == "absent":
+            yield from self._plan_deletion(seen, target, "state is absent")
+            return
+        if target.there:
+            yield from self._plan_change(seen, target)
+            return
+        if target.deleting:
+            yield from self._plan_deletion(seen, target, "its deletion was declared and interrupted")
+        yield from self._plan_creation(seen, target)
+
+    def _plan_deletion(self, seen, target, why):
+        instance, held = target.instance, self._hold_of(target)
+        if held:
+            raise change.on_hold("delete", instance, held)
+        for act, what, name in deletion.predicted(seen.inventory, self._doomed(target), target.domain):
+            yield Action(act, what, name, why, instance.name)
+
+    def _doomed(self, target):
+        """A deletion that is finished before the instance is created anew leaves the overlay that was made for it meanwhile."""
+        instance, finish = target.instance, target.deleting and self.state != "absent"
+        keep = (target.overlay.name,) if finish and target.overlay is not None else ()
+        return Doomed(instance.fleet, instance.name, instance.uid, finish=finish, keep=keep)
+
+    # -- hold
+
+    def _hold_of(self, target):
+        """The hold as it will be once the plan's first step is done."""
+        asked = self.holds.get(target.instance.uid)
+        if asked is not None or target.domain is None:
+            return asked or ""
+        return mark.of_domain(target.domain).hold
+
+    def _plan_hold(self, target):
+        asked, have = self.holds[target.instance.uid], mark.of_domain(target.domain).hold
+        if asked is not None and asked != have:
+            yield Action(
+                "hold" if asked else "release", "domain", target.instance.domain, instance=target.instance.name, before={"hold": have},
+                after={"hold": asked})
+
+    # -- creation
+
+    def _plan_creation(self, seen, target):
+        instance, wanted, overlay = target.instance, self.wanted[target.instance.uid], target.overlay
+        given = instance.options.get("overlay")
+        if overlay is None:
+            self.context.warn(
+                f"The overlay {given or ''} of instance {instance.domain} is not there yet.".replace("  ", " ") if not predicted_overlay(target)
+                else f"The overlay of instance {instance.domain} is only predicted; its domain is predicted over it.")
+        seed_name = self._new_name("seed", instance)
+        spec = self._spec(seen, instance, wanted, overlay, f"{seen.pool.path}/{seed_name}")
+        new_mark = replace(self._mark(instance, wanted, spec, self.context.clock()), hold=self.holds[instance.uid] or "")
+        self._jobs[instance.uid] = converge.Job(
+            instance, wanted, spec, new_mark, self.pool, overlay.name if overlay else "", seed_name, wanted.autostart)
+        yield Action("create", "seed", seed_name, instance=instance.name, after={"hash": wanted.seed_hash})
+        yield Action(
+            "define", "domain", instance.domain, "there is no such domain" if not target.deleting else "it is created anew", instance.name,
+            after=domain_xml.shown(spec))
+        if wanted.autostart:
+            yield Action("enable", "autostart", instance.domain, instance=instance.name)
+        if self.state == "running":
+            yield Action("start", "domain", instance.domain, instance=instance.name)
+
+    def _new_name(self, kind, instance):
+        return str(names.InstanceVolumeName(kind, self.fleet, instance.name, instance.uid, self.context.nonce()))
+
+    def _spec(self, seen, instance, wanted, overlay, seed_path):
+        host = seen.host
+        virt_type = host.choose_virt_type(wanted.virt_type)
+        return domain_xml.DomainSpec(
+            name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
+            cpu_mode=wanted.cpu_mode or ("host-model" if virt_type == "kvm" else None), machine=wanted.machine or host.default_machine, arch=host.arch,
+            firmware=wanted.firmware, virt_type=virt_type,
+            overlay_path=overlay.path if overlay else f"{seen.pool.path}/{instance.options.get('overlay') or 'overlay-to-be-made'}",
+            overlay_chain=_chain(overlay), seed_path=seed_path, interfaces=wanted.interfaces)
+
+    def _mark(self, instance, wanted, spec, created_at):
+        base = os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else ""
+        return mark.Mark(
+            fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
+            base=base, seed=wanted.seed_hash)
+
+    # -- change
+
+    def _present_spec(self, target):
+        """The wanted specification of an instance that is there: what it does not ask for stays as the domain has it."""
+        instance, wanted = target.instance, self.wanted[target.instance.uid]
+        have = domain_read.read_spec(target.domain.xml or target.domain.live_xml)
+        virt_type = have.virt_type if wanted.virt_type == "auto" else wanted.virt_type
+        return domain_xml.DomainSpec(
+            name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
+            cpu_mode=wanted.cpu_mode or ("host-model" if virt_type == "kvm" else None), machine=wanted.machine or have.machine, arch=have.arch,
+            firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk, overlay_chain=_chain(target.overlay) or have.overlay_chain,
+            seed_path=have.seed_path, interfaces=wanted.interfaces)
+
+    def _plan_change(self, seen, target):
+        instance, wanted, domain = target.instance, self.wanted[target.instance.uid], target.domain
+        spec = self._present_spec(target)
+        parsed = mark.of_domain(domain)
+        # A seed belongs to its domain for life: what the domain was made with stays in the mark until it is replaced.
+        new_mark = replace(self._mark(instance, wanted, spec, parsed.created_at), seed=parsed.seed)
+        job = self._jobs[instance.uid] = converge.Job(
+            instance, wanted, spec, new_mark, target.overlay.pool if target.overlay is not None else self.pool, os.path.basename(target.disk or ""),
+            os.path.basename(spec.seed_path) if spec.seed_path else None, wanted.autostart)
+        drift = drift_of(target, spec, wanted, self.host)
+        redefined = [one for one in drift if one["needs"] == "redefine" and not one["pending"]]
+        if not domain.persistent and self.on_change == "report" and self.state == "stopped":
+            raise Kvm2Error(
+                CONFLICT, "stop", f"domain {instance.domain}", "it runs but is not defined any more, so stopping it would lose it",
+                "Set on_change to redefine to have it defined again first, or state to absent.")
+        if self.on_change != "report" and domain.autostart != wanted.autostart:
+            yield Action(
+                "enable" if wanted.autostart else "disable", "autostart", instance.domain, instance=instance.name,
+                before={"autostart": domain.autostart}, after={"autostart": wanted.autostart})
+        replaced = self.on_change == "replace" and any(one["needs"] == "replace" for one in drift)
+        reseeded = self.on_change in ("restart", "replace") and any(one["field"] == "seed" and one["needs"] == "restart" for one in drift)
+        restarted = self.on_change in ("restart", "replace") and waiting(domain, spec)
+        if replaced or reseeded or restarted:
+            yield from self._plan_roll(seen, target, job, drift, replaced or (reseeded and self.on_change == "replace"), replaced or reseeded)
+            return
+        if redefined and self.on_change != "report":
+            yield self._redefinition(target, redefined, "redefine")
+        yield from self._plan_power(seen, target)
+
+    @staticmethod
+    def _redefinition(target, drift, act):
+        return Action(
+            act, "domain", target.instance.domain, "; ".join(dict.fromkeys(f"{one['field']} differs" for one in drift)), target.instance.name,
+            before={one["field"]: one["have"] for one in drift}, after={one["field"]: one["want"] for one in drift})
+
+    def _plan_roll(self, seen, target, job, drift, replaced, reseeded):
+        """A restart or a replacement: with an overlay and a seed of its own where they are new."""
+        instance, domain, wanted = target.instance, target.domain, self.wanted[target.instance.uid]
+        act = "replace" if replaced else "restart"
+        held = self._hold_of(target)
+        if held:
+            raise change.on_hold(act, instance, held)
+        starts = self.state == "running" or (self.state == "defined" and target.has_guest)
+        if starts:
+            self._check_room(seen, domain)
+        new, base = job, None
+        if replaced:
+            new, base = self._replaced(seen, target, job)
+            if base is not None:
+                yield Action(
+                    "create", "overlay", new.overlay, "a replacement", instance.name, after={"base": base, "capacity": target.overlay.capacity})
+        if reseeded:
+            seed = self._new_name("seed", instance)
+            path = f"{seen.pool.path}/{seed}" if replaced else f"{os.path.dirname(target.disk)}/{seed}"
+            new = replace(new, seed=seed, spec=replace(new.spec, seed_path=path), mark=replace(new.mark, seed=wanted.seed_hash))
+            yield Action("create", "seed", seed, instance=instance.name, after={"hash": wanted.seed_hash})
+        new = replace(new, mark=replace(new.mark, generation=domain_xml.generation(new.spec)))
+        defining = [one for one in drift if not one["pending"]]
+        self._jobs[instance.uid] = new
+        self._changes[instance.uid] = change.Change(
+            job=new, present=job, act=act, disks=change.disks_of(domain), defines=bool(defining), new_overlay=replaced, new_seed=reseeded, base=base,
+            capacity=target.overlay.capacity if target.overlay is not None else 0, left=self._left(seen, target, replaced, reseeded), starts=starts)
+        if domain.active:
+            why = ", ".join(dict.fromkeys(f"{one['field']} waits for it" for one in drift))
+            yield Action("stop", "domain", instance.domain, why, instance.name)
+        if domain.managed_save:
+            yield Action("drop", "managed save", instance.domain, "its saved guest is not to go on", instance.name)
+        if defining:
+            yield self._redefinition(target, defining, "replace" if replaced else "redefine")
+        if starts:
+            yield Action("start", "domain", instance.domain, instance=instance.name)
+
+    def _replaced(self, seen, target, job):
+        """(Job over the new overlay, the base to make it on or None where it was given)."""
+        instance = target.instance
+        if target.given:
+            overlay, name = target.replacement, target.given
+            spec = replace(job.spec, overlay_path=overlay.path if overlay else f"{seen.pool.path}/{name}", overlay_chain=_chain(overlay))
+            if overlay is None and not predicted_overlay(target):
+                self.context.warn(f"The overlay {name} of instance {instance.domain} is not there.")
+        elif target.overlay is None:
+            raise Kvm2Error(PERMANENT, "replace", f"instance {instance.domain}", f"its overlay {target.disk} has gone", converge.REPLACE)
+        elif not target.overlay.backing_path or target.overlay.pool != self.pool:
+            raise Kvm2Error(
+                PERMANENT, "replace", f"instance {instance.domain}", "its overlay has no base in this pool",
+                "Run kvm2_overlay with replace: true, then this with the overlay it returns.")
+        else:
+            name = self._new_name("overlay", instance)
+            spec = replace(job.spec, overlay_path=f"{seen.pool.path}/{name}", overlay_chain=_chain(target.overlay))
+        base = None if target.given else os.path.basename(target.overlay.backing_path)
+        new_mark = replace(job.mark, base=os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else "")
+        return replace(job, spec=spec, pool=self.pool, overlay=name, mark=new_mark), base
+
+    @staticmethod
+    def _left(seen, target, replaced, reseeded):
+        """The volumes that lose their domain."""
+        losing = set()
+        for text in target.domain.xmls:
+            spec = domain_read.read_spec(text)
+            losing |= ({spec.overlay_path} if replaced else set()) | ({spec.seed_path} if reseeded else set())
+        return tuple((volume.pool, volume.name) for volume in seen.inventory.volumes if volume.path in losing)
+
+    # -- power
+
+    def _plan_power(self, seen, target):
+        domain, instance = target.domain, target.instance
+        if self.state == "stopped" and domain.active:
+            yield Action("stop", "domain", instance.domain, f"it is {domain.state}", instance.name)
+        if self.state != "running":
+            return
+        self._check_room(seen, domain)
+        if domain.state in ("paused", "pmsuspended"):
+            yield Action("resume", "domain", instance.domain, f"it is {domain.state} ({domain.reason})", instance.name)
+        elif not domain.active or domain.state == "crashed":
+            if target.overlay is None:
+                raise Kvm2Error(PERMANENT, "start", f"domain {instance.domain}", f"its overlay {target.disk} has gone", converge.REPLACE)
+            if domain.managed_save:
+                self._check_save(target)
+            yield Action("start", "domain", instance.domain, f"it is {domain.state}", instance.name)
+
+    def _check_room(self, seen, domain):
+        if domain.state == "paused" and domain.reason == "ioerror" and seen.pool.available < ROOM_TO_RESUME:
+            raise Kvm2Error(
+                QUOTA, "resume", f"domain {domain.name}", f"it is paused by an I/O error and pool {self.pool} is full",
+                "Free space in the pool, then run again.")
+
+    @staticmethod
+    def _check_save(target):
+        """A saved guest goes on over the disks that it was saved with, or corrupts the others."""
+        domain = target.domain
+        if domain.saved_xml is None:
+            return
+        saved, defined = (domain_read.read_spec(text) for text in (domain.saved_xml, domain.xml))
+        if (saved.overlay_path, saved.seed_path) != (defined.overlay_path, defined.seed_path):
+            raise Kvm2Error(
+                CONFLICT, "start", f"domain {domain.name}",
+                f"its managed save has the disks {saved.overlay_path} and {saved.seed_path}, and its definition {defined.overlay_path} and "
+                f"{defined.seed_path}", f"Something redefined it by hand. Drop the saved memory: virsh managedsave-remove {domain.name}; then run again.")
+
+
+def _chain(overlay):
+    if overlay is None or not overlay.backing_path:
+        return ()
+    return ((overlay.backing_path, overlay.backing_format or "qcow2"),)
