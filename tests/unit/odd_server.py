@@ -24,8 +24,8 @@ PASSWORD = "Basic " + base64.b64encode(b"someone:secret").decode()
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """Ways: plain; chunked; closed (no length, ended by closing); noranges; novalidators; nohead; drop, dropnorange, dropchange, dropweak
-    (the first transfer of each URL breaks off in the middle); dropalways; flaky (two times 503 before it works); auth (user someone, password
-    secret); token (header X-Token: secret); redirect (within the server); to?URL (redirect to there); loop; status/NNN."""
+    (the first transfer of each URL breaks off in the middle); dropalways (none gets beyond the middle); flaky (two times 503 before it works);
+    auth (user someone, password secret); token (header X-Token: secret); redirect (within the server); to?to=URL; loop; status/NNN."""
 
     protocol_version = "HTTP/1.1"
 
@@ -67,7 +67,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def _file(self, data, way, count):
-        first_part = way.startswith("drop") and "Range" not in self.headers and (count == 1 or way == "dropalways")
+        looks = self.headers.get("Range", "").startswith("bytes=0-")
+        first_part = (way == "dropalways" and not looks) or (way.startswith("drop") and "Range" not in self.headers and count == 1)
         tag = hashlib.sha256(data).hexdigest()[:16] + (str(len(self.server.requests)) if way == "dropchange" else "")
         tag = f'W/"{tag}"' if way == "dropweak" else f'"{tag}"'
         validators = {} if way == "novalidators" else {"ETag": tag, "Last-Modified": DATE}

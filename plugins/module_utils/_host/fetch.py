@@ -192,7 +192,7 @@ class HttpSource(Source):
         self._options = options
 
     def blocks(self):
-        have, resumes = 0, 0
+        have = resumes = stuck = 0
         while True:
             try:
                 block = self._handle.read(BLOCK)
@@ -203,12 +203,16 @@ class HttpSource(Source):
                 if not block and self.length in (None, have):
                     return
             if block:
-                have += len(block)
+                have, stuck = have + len(block), 0
                 yield block
                 continue
             resumes += 1
-            if resumes > RESUMES:
+            if resumes > RESUMES or stuck > len(PAUSES):
                 raise Kvm2Error(TRANSIENT, "fetch", self.name, f"it broke off {resumes} times, at last after {have} bytes", "Try again.")
+            if stuck:
+                # Nothing came since the last time.
+                wait(PAUSES[stuck - 1], self._options.check_stop)
+            stuck += 1
             self._resume(have, problem)
 
     def _resume(self, have, problem):

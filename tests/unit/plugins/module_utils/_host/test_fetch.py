@@ -134,6 +134,12 @@ def test_resuming_is_bounded(folder, monkeypatch):
     assert len(server.requests) == 4
 
 
+def test_a_transfer_that_never_gets_further_ends(url, server):
+    with pytest.raises(Kvm2Error, match=f"broke off 5 times, at last after {len(DATA) // 2} bytes") as caught:
+        content(f"{url}/dropalways/image")
+    assert caught.value.kind == "transient" and len(server.requests) == 5
+
+
 def test_a_wait_can_be_stopped():
     def stop():
         raise Kvm2Error(PERMANENT, "go on with", "the fetch", "nobody waits for it")
