@@ -37,8 +37,9 @@ class Journal:
             pass
 
 
-def who(environment=os.environ, uid=None):
+def who(environment=None, uid=None):
     """The user the process runs as, who became that user, and where the connection came from, as far as they can be told."""
+    environment = os.environ if environment is None else environment
     try:
         name = pwd.getpwuid(os.getuid() if uid is None else uid).pw_name
     except KeyError:
