@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "tests" / "tools"))
 
-from nested import INVENTORY, command
+from nested import HOSTS, INVENTORY, command
 from placement import place
 
 COLLECTIONS = place()
@@ -33,12 +34,12 @@ class Hypervisors:
     hosts: dict[str, dict]
     variables: dict
 
-    def playbook(self, path, *arguments, check=True, environment=None):
+    def playbook(self, path, *arguments, check=True, environment=None, timeout=CASE_TIMEOUT):
         """Run ansible-playbook on a playbook; returns the finished process, output in stdout. With check it must succeed."""
         done = subprocess.run(
             [Path(sys.executable).with_name("ansible-playbook"), "-i", INVENTORY, *arguments, path],
             cwd=CHECKOUT, env=environment or ansible_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=CASE_TIMEOUT, check=False)
+            text=True, timeout=timeout, check=False)
         if check:
             assert done.returncode == 0, f"{path} ended with {done.returncode}:\n{done.stdout}"
         return done
@@ -69,15 +70,19 @@ def start(*hosts, release="trixie"):
     return Hypervisors(group["hosts"], group.get("vars", {}))
 
 
+@functools.cache
+def of_release(release):
+    """The nested hypervisor of a release, HOSTS[release], started when a test first asks for it."""
+    return start(HOSTS[release], release=release)
+
+
 @pytest.fixture(scope="session")
 def hv1():
     """One nested hypervisor of the default release."""
-    return start("hv1")
+    return of_release("trixie")
 
 
-@pytest.fixture(scope="session", params=["bookworm", "forky"])
+@pytest.fixture(scope="session", params=[release for release, host in HOSTS.items() if host != "hv1"])
 def other_release(request):
-    """(hypervisors, name) of a nested hypervisor of each release that is not the default one; it is taken down afterwards."""
-    name = f"hv-{request.param}"
-    yield start(name, release=request.param), name
-    subprocess.run([str(part) for part in command("down", "--hosts", name)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=120, check=True)
+    """(hypervisors, name) of a nested hypervisor of each release that is not the default one."""
+    return of_release(request.param), HOSTS[request.param]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from nested import HOSTS
 
-from .conftest import start
+from .conftest import of_release
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yml"))
 PARAMETERS = [
@@ -26,7 +26,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize("release, case", PARAMETERS)
 def test_case(release, case):
-    hypervisors, host = start(release), HOSTS[release]
+    hypervisors, host = of_release(release), HOSTS[release]
     before = listing(hypervisors, host)
     hypervisors.playbook(case, "--limit", f"{host},localhost")
     assert listing(hypervisors, host) == before, f"{case.name} left something behind, or took something away"

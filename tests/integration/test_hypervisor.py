@@ -11,7 +11,7 @@ import re
 import pytest
 from nested import HOSTS
 
-from .conftest import start
+from .conftest import of_release
 
 LOOK = "virsh -q pool-list --all; virsh -q net-list --all; ls -d /srv/kvm2-role 2>&1; dpkg-query -W | sha256sum"
 OTHER = {
@@ -28,7 +28,7 @@ class Host:
     """One hypervisor, and runs of the role's playbook on it."""
 
     def __init__(self, release):
-        self.hypervisors, self.name = start(release), HOSTS[release]
+        self.hypervisors, self.name = of_release(release), HOSTS[release]
 
     def apply(self, *arguments, **variables):
         """The number of changes of a run that must succeed."""
