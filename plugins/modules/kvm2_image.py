@@ -128,7 +128,7 @@ options:
     description:
       - Whether zeros of the image take no space in the pool. With V(true) too the space of the whole image has to be free at the start,
         so that a full pool fails at once and leaves nothing behind; what is not needed is given back at the end.
-      - Over a remote O(uri) it needs libvirt 12.8 or newer, and is refused with older ones, some of which a full disk would end.
+      - Over a remote O(uri) it needs libvirt 9.0, or 12.8 or newer. Releases in between are refused, since a full disk ends some of them.
     type: bool
     default: false
   refresh:
