@@ -113,7 +113,12 @@ class DomainCalls(Connection):
 
     def resume(self, uuid):
         handle = self._the_domain(uuid, "resume")
-        self._call("stop", "resume", f"domain {handle.name()}", handle.resume)
+        obj = f"domain {handle.name()}"
+        if self._call("read", "read", obj, handle.state, 0)[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:
+            # A guest that has put itself to sleep is woken, not resumed.
+            self._call("stop", "wake", obj, handle.pMWakeup, 0)
+        else:
+            self._call("stop", "resume", obj, handle.resume)
 
     def _is_running(self, handle):
         try:

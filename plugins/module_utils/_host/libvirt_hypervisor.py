@@ -43,6 +43,10 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
         called = self._called(uuid)
         return self._noted(super().destroy(uuid), f"destroyed {called}")
 
+    def drop_managed_save(self, uuid):
+        called = self._called(uuid)
+        return self._noted(super().drop_managed_save(uuid), f"dropped the managed save of {called}")
+
     def undefine(self, uuid):
         called = self._called(uuid)
         return self._noted(super().undefine(uuid), f"undefined {called}")

@@ -56,7 +56,9 @@ def stop_all(hypervisor, wanted, mode, timeout, clock=time.monotonic, wait=pause
     for uuid, domain in running.items():
         errors.setdefault(uuid, Kvm2Error(
             TRANSIENT, "stop", f"domain {domain.name}", f"it is still {domain.state} {FORCE_BOUND} s after it was forced off", "See QEMU on the hypervisor."))
-    return {uuid: errors.get(uuid) for uuid in wanted}
+    # The state is read again before an error is believed: the guest may be off all the same.
+    active = _still_active(hypervisor, errors, {})
+    return {uuid: errors[uuid] if uuid in active else None for uuid in wanted}
 
 
 def _still_active(hypervisor, uuids, errors):

@@ -90,7 +90,8 @@ class Handle:
 @pytest.mark.parametrize(("operation", "arguments", "owner", "what"), [
     ("delete_volume", ("default", "a.qcow2"), libvirt_storage.StorageCalls, "deleted volume a.qcow2 in pool default on qemu:///system"),
     ("destroy", ("1-2",), libvirt_domains.DomainCalls, "destroyed domain edge.a (1-2) on qemu:///system"),
-    ("undefine", ("1-2",), libvirt_domains.DomainCalls, "undefined domain edge.a (1-2) on qemu:///system")])
+    ("undefine", ("1-2",), libvirt_domains.DomainCalls, "undefined domain edge.a (1-2) on qemu:///system"),
+    ("drop_managed_save", ("1-2",), libvirt_domains.DomainCalls, "dropped the managed save of domain edge.a (1-2) on qemu:///system")])
 @pytest.mark.parametrize("done", [True, False])
 def test_each_destructive_step_is_told_once_it_is_done(monkeypatch, operation, arguments, owner, what, done):
     hypervisor = object.__new__(libvirt_hypervisor.LibvirtHypervisor)

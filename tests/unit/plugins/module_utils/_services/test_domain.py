@@ -87,6 +87,34 @@ def test_a_guest_that_does_not_listen_is_forced_off(hypervisor):
     assert [call.operation for call in hypervisor.writes if call.operation in ("shutdown", "destroy")] == ["shutdown", "shutdown", "destroy"]
 
 
+def test_an_error_of_a_stop_that_happened_all_the_same_is_none(hypervisor):
+    domain(hypervisor)
+    rival = FakeHypervisor(hypervisor.machine, uri=LOCAL)
+
+    def lost(*_args):
+        rival.destroy(UID)
+        raise Kvm2Error(TRANSIENT, "destroy", "domain edge.one", "the answer was lost")
+    hypervisor.hook("destroy", lost)
+    stopped = domain(hypervisor, state="stopped", stop={"mode": "force"})
+    assert not stopped.failed and stopped.instances[0]["state"] == "stopped"
+
+
+def test_an_error_of_a_stop_that_did_not_happen_is_told(hypervisor):
+    domain(hypervisor)
+    hypervisor.fail_at("destroy", 1, Kvm2Error(TRANSIENT, "destroy", "domain edge.one", "QEMU does not react"))
+    failed = domain(hypervisor, state="stopped", stop={"mode": "force"})
+    assert "QEMU does not react" in failed.msg and failed.instances[0]["state"] in ("running", "provisioning")
+
+
+@pytest.mark.parametrize("state", ["paused", "pmsuspended", "crashed"])
+def test_a_guest_that_cannot_hear_is_switched_off_without_being_asked(hypervisor, state):
+    domain(hypervisor)
+    hypervisor.machine.domain_state("edge.one").state = state
+    hypervisor.forget_calls()
+    assert domain(hypervisor, state="stopped").instances[0]["state"] == "stopped"
+    assert [call.operation for call in hypervisor.writes] == ["destroy"]
+
+
 def test_no_address_in_time_says_what_was_seen(hypervisor):
     hypervisor.machine.guest = Guest(addresses=())
     failed = domain(hypervisor, wait={"for": "address", "timeout": "3s"})
