@@ -25,7 +25,7 @@ HOSTS ?= hv1
 RELEASE ?= trixie
 ARGS ?=
 
-.PHONY: help demo test test-all lint sanity unit integration molecule up down clean venv build
+.PHONY: help demo test test-all lint sanity unit integration molecule bench up down clean venv build
 
 help: ## list the targets
 	@echo 'egress.kvm2: make TARGET, as root or as a user with sudo. Targets:'
@@ -55,6 +55,10 @@ integration: ## integration tests against nested hypervisors
 
 molecule: ## the Molecule scenario on two nested hypervisors
 	@$(tools) molecule -- $(ARGS)
+
+bench: ## how fast an import is against curl and virsh on a nested hypervisor; ARGS="--rounds 3 --size 256"
+	@$(nested) packages
+	@$(PYTHON) tests/bench $(ARGS)
 
 up: ## start the nested hypervisors and write their inventory
 	@echo 'Starting the nested hypervisors $(HOSTS) ($(RELEASE))'
