@@ -39,7 +39,7 @@ def drift(xml, spec):
     tree = parse(xml)
     have, want = domain_read.fields_of(tree), fields(spec)
     # An interface of ours that is not wanted any more; one that an operator attached is none of ours.
-    for mac in domain_read.derived_macs(spec.uuid):
+    for mac in domain_read.derived_macs(spec.uuid).union(spec.former_macs):
         want.setdefault(f"interface {mac}", None)
     return tuple(
         Drift(field, have.get(field), want[field], REPLACE if field in _REPLACED else REDEFINE, field not in _WITHOUT_RESTART)

@@ -47,7 +47,7 @@ class DomainSpec:
 
     cpu_mode: one of CPU_MODES, None for libvirt's default. machine: "q35", "pc" or an exact type. overlay_chain: (path, format) of the
     files below the overlay, the base last; empty where it is not known. machine, emulator, title, overlay_path and seed_path of None are
-    left as they are in a domain that is there, and to libvirt in a new one.
+    left as they are in a domain that is there, and to libvirt in a new one. former_macs: of interfaces that were asked for once.
     """
 
     name: str
@@ -65,6 +65,7 @@ class DomainSpec:
     virt_type: str = "kvm"
     emulator: Optional[str] = None
     title: Optional[str] = None
+    former_macs: Tuple[str, ...] = ()
 
     @property
     def memory_kib(self):

@@ -217,7 +217,7 @@ def _set_seed(tree, devices, spec):
 
 def _set_interfaces(tree, devices, spec):
     wanted = {interface.mac for interface in spec.interfaces}
-    for mac in domain_read.derived_macs(spec.uuid) - wanted:
+    for mac in domain_read.derived_macs(spec.uuid).union(spec.former_macs) - wanted:
         surplus = domain_read.find_interface(tree, mac)
         if surplus is not None:
             devices.remove(surplus)

@@ -147,9 +147,10 @@ class DomainPlan(Service):
 
     def _mark(self, instance, wanted, spec, created_at):
         base = os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else ""
+        macs = [mac for mac in wanted.macs if mac not in domain_read.derived_macs(instance.uid)]
         return mark.Mark(
             fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
-            base=base, seed=wanted.seed_hash)
+            base=base, seed=wanted.seed_hash, macs=" ".join(macs))
 
     # -- change
 
@@ -162,7 +163,7 @@ class DomainPlan(Service):
             name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
             cpu_mode=wanted.cpu_mode or ("host-model" if virt_type == "kvm" else None), machine=wanted.machine or have.machine, arch=have.arch,
             firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk, overlay_chain=_chain(target.overlay) or have.overlay_chain,
-            seed_path=have.seed_path, interfaces=wanted.interfaces)
+            seed_path=have.seed_path, interfaces=wanted.interfaces, former_macs=tuple(mark.of_domain(target.domain).macs.split()))
 
     def _plan_change(self, seen, target):
         instance, wanted, domain = target.instance, self.wanted[target.instance.uid], target.domain

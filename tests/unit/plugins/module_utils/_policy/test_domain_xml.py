@@ -57,7 +57,8 @@ def test_there_is_no_golden_file_without_a_case():
     assert {path.stem for path in GOLDEN.glob("domain-*.xml")} == set(CASES)
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(DomainSpec)])
+# A former MAC only takes an interface out of a domain that is there.
+@pytest.mark.parametrize("field", [field.name for field in fields(DomainSpec) if field.name != "former_macs"])
 def test_every_field_of_a_specification_is_in_the_golden_files(field):
     assert len({getattr(spec, field) for spec in CASES.values()}) > 1
 

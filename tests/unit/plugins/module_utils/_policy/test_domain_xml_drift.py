@@ -62,7 +62,7 @@ def edited(edit, text=None):
 
 
 def test_every_field_of_a_specification_is_in_these_tests():
-    assert {field.name for field in fields(DomainSpec)} == {"name", "uuid", *VALUES}
+    assert {field.name for field in fields(DomainSpec)} == {"name", "uuid", "former_macs", *VALUES}
 
 
 @given(specs)

@@ -343,3 +343,16 @@ def test_a_vanished_seed_is_said_before_the_start(hypervisor):
     hypervisor.machine.remove_file(f"{POOL}/{made['seed']}")
     failed = domain(hypervisor)
     assert failed.error["kind"] == "conflict" and made["seed"] in failed.msg and "on_change to restart" in failed.msg
+
+
+def test_an_interface_whose_mac_was_given_goes_when_it_is_asked_for_no_more_and_an_attached_one_stays(hypervisor):
+    domain(hypervisor, networks=[{"network": "default", "mac": "52:54:00:aa:bb:cc"}])
+    xml = hypervisor.domain(UID).xml
+    theirs = "<interface type='network'><mac address='52:54:00:11:22:33'/><source network='default'/><model type='virtio'/></interface>"
+    hypervisor.define(xml.replace("</devices>", f"{theirs}</devices>"))
+    assert not domain(hypervisor, networks=[{"network": "default", "mac": "52:54:00:aa:bb:cc"}]).changed
+    changed = domain(hypervisor)
+    assert acts(changed) == [("redefine", "domain")]
+    found = hypervisor.domain(UID).xml
+    assert "52:54:00:aa:bb:cc" not in found and "52:54:00:11:22:33" in found and names.mac_address(UID, 0) in found
+    assert not domain(hypervisor).changed
