@@ -39,21 +39,25 @@ def clean(hv1):
     assert hv1.shell("hv1", LISTING) == before
 
 
-def test_demo(hv1):
+@pytest.mark.parametrize("guest, fleet", [
+    ("micro", "fleet-micro.yml"),
+    pytest.param("debian", "fleet.yml", marks=pytest.mark.extended),
+])
+def test_demo(hv1, guest, fleet):
     """Two proxies answer, with the address of their hypervisor; a second run changes nothing; then all of it is removed."""
     before = hv1.shell("hv1", LISTING)
-    command = [sys.executable, str(CHECKOUT / "tests" / "tools"), "demo", "--guest", "micro"]
+    command = [sys.executable, str(CHECKOUT / "tests" / "tools"), "demo", "--guest", guest]
     outputs = []
     for _run in range(2):
         done = subprocess.run(
-            command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200, check=False)
+            command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2400, check=False)
         assert done.returncode == 0, done.stdout
         outputs.append(done.stdout)
     address = hv1.hosts["hv1"]["ansible_host"]
     for output in outputs:
         assert len(re.findall(rf"proxy-0[12] .*answered.*{re.escape(address)}", output)) == 2, output
     assert "changed=0" in outputs[1]
-    hv1.playbook("egress.kvm2.decommission", "--limit", "hv1", "-e", "@tests/demo/fleet-micro.yml", "-e", "proxy_fleet_remove_image=true")
+    hv1.playbook("egress.kvm2.decommission", "--limit", "hv1", "-e", f"@tests/demo/{fleet}", "-e", "proxy_fleet_remove_image=true")
     assert hv1.shell("hv1", LISTING) == before
 
 
@@ -77,6 +81,9 @@ def test_check_mode_predicts_everything_and_changes_nothing(hv1, clean):
     ({"proxy": {"engine": "socks9"}}, ["proxy.engine", "tinyproxy"]),
     ({"proxy": {"allow": ["nonsense"]}}, ["proxy.allow"]),
     ({"instances": [{"name": "a"}, {"name": "a"}]}, ["instances", "a"]),
+    ({"proxy": {"password": "for-nobody"}}, ["proxy", "password is there without user"]),
+    ({"networks": [{"network": "default", "subnet": "192.168.122.0/24"}], "instances": [{"name": "a", "address": "192.168.123.7"}]},
+     ["instances[0].address", "it is outside of 192.168.122.0/24"]),
     ({"colour": "blue"}, ["colour"]),
     ({"hypervisors": []}, ["hypervisors"]),
 ])

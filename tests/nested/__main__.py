@@ -42,7 +42,8 @@ def _arguments() -> argparse.Namespace:
     ssh = commands.add_parser("ssh", help="a shell or a command on a hypervisor")
     ssh.add_argument("host")
     ssh.add_argument("argv", nargs=argparse.REMAINDER, metavar="cmd", help="the command; a shell without one")
-    commands.add_parser("selftest", help="bring two up, boot the guest in one, break one and bring it up again")
+    test = commands.add_parser("selftest", help="bring two up, boot guests in one, break one and bring it up again")
+    test.add_argument("--guest", choices=GUESTS, default="micro", help="debian: instead boot the Debian guest, by BIOS and by UEFI")
     return parser.parse_args()
 
 
@@ -70,7 +71,7 @@ def _run(arguments: argparse.Namespace, state: State) -> int:
     if arguments.command == "status":
         return hypervisors.status(state)
     if arguments.command == "selftest":
-        return selftest.run(state, up)
+        return (selftest.debian if arguments.guest == "debian" else selftest.run)(state, up)
     with state.locked():
         if arguments.command == "up":
             up(state, arguments.hosts, arguments.release, arguments.guest)

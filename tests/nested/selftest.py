@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The harness tried on itself: two hypervisors, a guest with its proxy, and a hypervisor whose processes have all been killed."""
+"""The harness tried on itself: two hypervisors, guests with each engine, and a hypervisor whose processes have all been killed."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -17,6 +18,19 @@ import publish
 from progress import Failure, answer, say, step, wait_until
 from state import State
 
+IMAGES = {
+    "micro": {"file": "micro.qcow2", "memory": 256, "patience": 300, "ssh": False},
+    "debian": {"file": "debian-12.qcow2", "memory": 512, "patience": 1200, "ssh": True},
+}
+MICRO = (
+    {"name": "probe", "engine": "tinyproxy", "address": ""},
+    {"name": "probe-squid", "engine": "squid", "address": "192.168.122.5/24"},
+    {"name": "probe-dante", "engine": "dante", "address": "192.168.122.6/24"},
+)
+DEBIAN = (
+    {"name": "probe-bios", "engine": "squid", "address": "", "firmware": "bios"},
+    {"name": "probe-efi", "engine": "dante", "address": "192.168.122.7/24", "firmware": "efi"},
+)
 HOSTS = ("selftest1", "selftest2")  # beside whatever else runs from this state folder
 
 
@@ -28,14 +42,8 @@ def run(state: State, up) -> int:
     facts = inventory.read(state)
     first, second = (facts["hosts"][name] for name in HOSTS)
     try:
-        with step(f"guest on {HOSTS[0]}"):
-            seen = _guest(state, facts, first["address"])
-        say("\n".join("  " + line for line in seen["console"]))
-        say(f"  address after {seen['addressed']:.1f} s, answer after {seen['answered']:.1f} s, off in {seen['off']:.1f} s")
-        _check("the guest's host name is the seed's", seen["host_name"] == "probe")
-        _check("a literal block of the seed is written as it is", seen["note"])
-        _check("the request left from the hypervisor", seen["answer"]["address"] == first["address"])
-        _check("the request went through the proxy", "tinyproxy" in seen["answer"].get("Via", ""))
+        for wish in MICRO:
+            _guest(state, facts, first["address"], {"kind": "micro", **wish})
         _range(facts)
         _kill(second["container"])
         with state.locked():
@@ -56,16 +64,47 @@ def _check(what: str, good: bool) -> None:
     say(f"selftest: {what}")
 
 
-def _guest(state: State, facts: dict, address: str) -> dict:
+def debian(state: State, up) -> int:
+    """The Debian guest, booted by BIOS and by UEFI at the same time; return the exit code."""
+    with state.locked():
+        up(state, HOSTS[0], "trixie", "debian")
+    facts = inventory.read(state)
+    address = facts["hosts"][HOSTS[0]]["address"]
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(lambda wish: _guest(state, facts, address, {"kind": "debian", **wish}), DEBIAN))
+    finally:
+        with state.locked():
+            hypervisors.down(state, HOSTS[:1])
+    say("selftest: the Debian guest is as it should be")
+    return 0
+
+
+def _guest(state: State, facts: dict, address: str, guest: dict) -> None:
+    """Boot a guest on the hypervisor of that address, and judge what was seen."""
+    kind, name, engine = guest["kind"], guest["name"], guest["engine"]
+    image = IMAGES[kind]
+    published = facts["publish_url"]
     wish = {
-        "name": "probe",
-        "kind": facts["virt_type"],
-        "image_url": facts["image"]["url"],
-        "checksum_url": facts["image"]["checksum"].partition(":")[2],
-        "ask_url": facts["publish_url"] + "/whoami",
+        "image_url": f"{published}/{image['file']}", "checksum_url": f"{published}/SHA256SUMS", "ask_url": f"{published}/whoami",
+        "memory": image["memory"], "patience": image["patience"], "ssh": image["ssh"], "firmware": "bios", **guest, "kind": facts["virt_type"],
     }
     command = [*hypervisors.ssh_command(state, address), "python3", "/etc/kvm2-nested/boot_guest.py"]
-    return json.loads(answer(command, timeout=400, stdin=json.dumps(wish)))
+    with step(f"{kind} guest {name}: {engine}, {guest.get('firmware', 'bios')}, address {guest['address'] or 'by DHCP'}"):
+        seen = json.loads(answer(command, timeout=2 * image["patience"] + 300, stdin=json.dumps(wish)))
+    say("\n".join("  " + line for line in seen["console"]))
+    say(f"  {name}: address after {seen['addressed']:.1f} s, answer after {seen['answered']:.1f} s, off in {seen['off']:.1f} s")
+    _check(f"{name}: its host name is the seed's", seen["host_name"] == name)
+    _check(f"{name}: a literal block of the seed is written as it is", seen["note"])
+    _check(f"{name}: the request left from the hypervisor", seen["answer"]["address"] == address)
+    _check(f"{name}: {engine} refuses a wrong password", seen["wrong"] == "refused")
+    if engine != "dante":
+        _check(f"{name}: the request went through {engine}", engine in seen["answer"].get("Via", ""))
+    if image["ssh"]:
+        say("\n".join("  " + line for line in seen["login"].splitlines()))
+        _check(f"{name}: its user logs in with a key, cloud-init is done, by the firmware asked for",
+               seen["login"].splitlines()[:3] == ["debian", "status: done", wish["firmware"]])
+        _check(f"{name}: the root has grown to the disk's 4 GiB", seen["root"] > 3.5 * 1024**3)
 
 
 def _range(facts: dict) -> None:
