@@ -11,7 +11,7 @@ import tempfile
 from .._policy.errors import PERMANENT, QUOTA, Kvm2Error
 from .source import Source
 
-_LOOK_EACH = 32 * 1024 ** 2
+_LOOK_EACH = 4 * 1024 ** 2
 # What is left to others on the filesystem: a twentieth of it, but no more than this.
 _RESERVE = 256 * 1024 ** 2
 
@@ -39,10 +39,11 @@ def _open(folder, pool_path):
     if folder is None and pool_path is not None:
         descriptor = _nameless(pool_path)
         if descriptor is not None:
-            return pool_path, os.fdopen(descriptor, "w+b")
+            return pool_path, os.fdopen(descriptor, "w+b", 0)
     where = folder or tempfile.gettempdir()
     try:
-        return where, tempfile.TemporaryFile(dir=where)
+        # Without a buffer, since closing would try once more to write what a full disk did not take.
+        return where, tempfile.TemporaryFile(dir=where, buffering=0)
     except OSError as error:
         raise Kvm2Error(PERMANENT, "use", f"tmpdir {where}", error.strerror or error, "Give a folder that exists and can be written.") from error
 
@@ -61,13 +62,13 @@ def _fill(blocks, name, handle, where, pool_path, at_least):
     _require(handle, at_least * (2 if shares else 1), name, where)
     try:
         for block in blocks:
-            handle.write(block)
+            view = memoryview(block)
+            while len(view):
+                view = view[handle.write(view):]
             written += len(block)
             if written - looked_at >= _LOOK_EACH:
-                handle.flush()
                 _require(handle, written if shares else 0, name, where)
                 looked_at = written
-        handle.flush()
     except OSError as error:
         raise _no_room(name, where, error.strerror or error) from error
 

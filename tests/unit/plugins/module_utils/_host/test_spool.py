@@ -40,7 +40,7 @@ def test_a_filesystem_without_nameless_files_is_not_littered(tmp_path, monkeypat
     monkeypatch.setattr(spool, "_nameless", lambda folder: None)
     made = []
     real = spool.tempfile.TemporaryFile
-    monkeypatch.setattr(spool.tempfile, "TemporaryFile", lambda dir: made.append(dir) or real(dir=dir))
+    monkeypatch.setattr(spool.tempfile, "TemporaryFile", lambda dir, buffering: made.append(dir) or real(dir=dir, buffering=buffering))
     spool.spool(iter(BLOCKS), "image", None, str(pool)).close()
     assert made == [str(other)]
 
@@ -73,6 +73,14 @@ def test_beside_the_pool_room_for_a_second_copy_is_kept(tmp_path, monkeypatch):
     room(monkeypatch, reserve + 10 ** 6, reserve + 150_000)
     monkeypatch.setattr(spool.os, "stat", lambda _path: SimpleNamespace(st_dev=-1))
     spool.spool(iter(BLOCKS), "image", str(tmp_path), str(tmp_path)).close()
+
+
+def test_a_disk_that_is_full_all_the_same(monkeypatch):
+    monkeypatch.setattr(spool, "_open", lambda *given: ("/dev", open("/dev/full", "wb", 0)))
+    room(monkeypatch, 10 ** 12)
+    with pytest.raises(Kvm2Error, match="No space left on device") as caught:
+        spool.spool(iter(BLOCKS), "image", "/dev")
+    assert caught.value.kind == "quota" and "tmpdir" in caught.value.hint
 
 
 def test_a_source_that_fails_fails_the_spooling(tmp_path):
