@@ -27,11 +27,16 @@ class Served:
         self.checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
         self.url = ""
         self.requests = 0
-        self._held, self._released = threading.Event(), threading.Event()
+        self._held, self._released, self._closed = threading.Event(), threading.Event(), threading.Event()
 
     def release(self):
         """Let the answers go on."""
         self._released.set()
+
+    def close(self):
+        """Give the rest as fast as it goes."""
+        self._released.set()
+        self._closed.set()
 
     def wait_until_held(self, seconds=60):
         assert self._held.wait(seconds), "nobody fetched as far as to where the answer stops"
@@ -45,12 +50,12 @@ class Served:
                 write(self.content[sent:self.hold_at])
                 sent = self.hold_at
                 self._held.set()
-                self._released.wait(120)
+                self._released.wait(300)
                 continue
             write(self.content[sent:end])
             if self.rate:
-                # The pace itself, not a wait for something to happen; a released server hurries.
-                self._released.wait((end - sent) / self.rate)
+                # The pace itself, not a wait for something to happen.
+                self._closed.wait((end - sent) / self.rate)
             sent = end
 
 
@@ -85,7 +90,7 @@ def serving(address, content, **how):
     try:
         yield served
     finally:
-        served.release()
+        served.close()
         server.shutdown()
         server.server_close()
         thread.join()
