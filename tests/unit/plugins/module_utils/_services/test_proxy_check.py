@@ -20,6 +20,11 @@ from ansible_collections.egress.kvm2.plugins.module_utils._services.service impo
 URL = "http://egress.example/whoami"
 
 
+@pytest.fixture(autouse=True)
+def no_waiting():
+    """Real sockets want the real clock, which the fixture of this name stops for the other services."""
+
+
 class Server:
     """A server on a loopback port; handle(connection) runs in a thread for each connection."""
 
