@@ -53,6 +53,9 @@ def stop_all(hypervisor, wanted, mode, timeout, clock=time.monotonic, wait=pause
         if not running or clock() >= until:
             break
         wait(POLL)
+        for uuid in _still_active(hypervisor, running, errors):
+            # Something may have started it again.
+            _guarded({}, uuid, hypervisor.destroy, uuid)
     for uuid, domain in running.items():
         errors.setdefault(uuid, Kvm2Error(
             TRANSIENT, "stop", f"domain {domain.name}", f"it is still {domain.state} {FORCE_BOUND} s after it was forced off", "See QEMU on the hypervisor."))
