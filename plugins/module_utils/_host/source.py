@@ -51,11 +51,11 @@ def open_file(path):
     name = f"file {path}"
     try:
         # A named pipe would block the opening.
-        handle = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise Kvm2Error(PERMANENT, "read", name, error.strerror or error, "src names a file on the machine the module runs on.") from error
-    facts = os.fstat(handle.fileno())
+    facts = os.fstat(descriptor)
     if not stat.S_ISREG(facts.st_mode):
-        handle.close()
+        os.close(descriptor)
         raise InvalidInput(name, "it is not a regular file", "Copy the image into a file.")
-    return Source(name, handle, facts.st_size)
+    return Source(name, os.fdopen(descriptor, "rb"), facts.st_size)

@@ -117,7 +117,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, change, word):
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_regular_file_is_refused_and_does_not_block(tmp_path, make):
     make(tmp_path / "x")
-    with pytest.raises(Kvm2Error, match=r"regular file|directory") as caught:
+    with pytest.raises(Kvm2Error, match="regular file") as caught:
         source.open_file(str(tmp_path / "x"))
     assert caught.value.kind == "permanent"
 
