@@ -168,8 +168,8 @@ def login(engine, user, password):
     (login("dante", "root", "x"),
      "proxy.user: for dante it is the name of an account in the guest, and one of that name is there already. Choose another"),
     (login("dante", "Op", "x"),
-     "proxy.user: for dante it is the name of an account in the guest, which is made of lower-case letters, digits, dashes and underscores, begins "
-     "with a letter or underscore and has at most 32 characters"),
+     ("proxy.user: for dante it is the name of an account in the guest, which is made of lower-case letters, digits, dashes and underscores, begins "
+      "with a letter or underscore and has at most 32 characters")),
     (login("dante", "op", "\x7f"), f"proxy.password: {VISIBLE}"),
     (login("dante", "op", "p" * 256), "proxy.password: it has more than the 255 characters that are allowed"),
     (login("squid", "op", ""), "proxy.password: it is empty"),
@@ -177,8 +177,8 @@ def login(engine, user, password):
     (login("squid", "op", 12345), "proxy.password: the value is a whole number; it has to be text: the password of that user"),
     # A user of the fleet has to suit every engine that has it.
     (dict(login("squid", "Op", "x"), instances=[{"name": "a"}, {"name": "b", "proxy": {"engine": "dante"}}]),
-     "proxy.user: for dante it is the name of an account in the guest, which is made of lower-case letters, digits, dashes and underscores, begins "
-     "with a letter or underscore and has at most 32 characters"),
+     ("proxy.user: for dante it is the name of an account in the guest, which is made of lower-case letters, digits, dashes and underscores, begins "
+      "with a letter or underscore and has at most 32 characters")),
     (changed("instances", [{"name": "a", "proxy": {"user": "a b", "password": "x"}}]), f"instances[0].proxy.user: {TINYPROXY}"),
     (changed("instances", [{"name": "a", "proxy": {"engine": "socks9"}}]),
      "instances[0].proxy.engine: 'socks9' is not allowed; allowed are tinyproxy, squid, dante"),
@@ -198,8 +198,8 @@ def login(engine, user, password):
     (changed("dns", {"search": ["a b"]}), "dns.search[0]: 'a b' is not a domain such as example.com"),
     (changed("dns", {"server": []}), "dns: unknown key server; allowed are search, servers"),
     (changed("networks", [dict(COUNTED, subnet="192.0.2.7/24")]),
-     "networks[0].subnet: '192.0.2.7/24': it has bits set that the length of its prefix leaves out. Write 192.0.2.0/24 for the whole network, or the "
-     "address alone."),
+     ("networks[0].subnet: '192.0.2.7/24': it has bits set that the length of its prefix leaves out. Write 192.0.2.0/24 for the whole network, or the "
+      "address alone.")),
     (changed("networks", [dict(COUNTED, subnet="192.0.2.0/31")]),
      "networks[0].subnet: '192.0.2.0/31': it has no room for instances. Write for example 192.168.122.0/24 or 2001:db8::/64."),
     (changed("networks", [{"network": "default", "first": "192.0.2.1"}]),
