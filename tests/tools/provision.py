@@ -49,7 +49,7 @@ class Answer:
 
 
 class _Silence:
-    """Says which task it is that takes so long, whenever no line has come for a while."""
+    """Says after which task it takes so long, whenever no line has come for a while: Ansible names a task when its first result is there."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -80,7 +80,7 @@ class _Silence:
         with self._line:
             while not self._over:
                 if not self._line.wait(self.seconds):
-                    say(f"still at: {self.task} … {time.monotonic() - self.since:.0f} s", "demo")
+                    say(f"{time.monotonic() - self.since:.0f} s since: {self.task}; the task after it is at work", "demo")
 
 
 def _play(venv: Path, inventory: Path, fleet: Path, endpoints: Path, extra: list[str]) -> int:
