@@ -9,6 +9,7 @@ import http.client
 import os
 import ssl
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Mapping, Optional
 from urllib.error import HTTPError, URLError
@@ -25,6 +26,8 @@ from .source import BLOCK, Source
 TEXT_LIMIT = 4 * 1024 ** 2
 # Seconds before each further try.
 PAUSES = (1, 2, 4)
+# Seconds after which a block that is not full yet is handed on all the same, so that a slow server keeps nobody from seeing it or ending it.
+PATIENCE = 0.5
 # How often one stream is taken up again, however much came in between.
 RESUMES = 50
 _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
@@ -194,18 +197,15 @@ class HttpSource(Source):
     def blocks(self):
         have = resumes = stuck = 0
         while True:
-            try:
-                block = self._handle.read(BLOCK)
-                problem = f"it broke off after {have} of {self.length} bytes"
-            except (http.client.HTTPException, OSError) as error:
-                block, problem = b"", f"it broke off after {have} bytes ({error or type(error).__name__})"
-            else:
-                if not block and self.length in (None, have):
-                    return
+            block, end = self._read(BLOCK if self.length is None else min(BLOCK, self.length - have))
             if block:
                 have, stuck = have + len(block), 0
                 yield block
+            if have == self.length or (self.length is None and end == ""):
+                return
+            if end is None:
                 continue
+            problem = f"it broke off after {have} bytes ({end})" if end else f"it broke off after {have} of {self.length} bytes"
             resumes += 1
             if resumes > RESUMES or stuck > len(PAUSES):
                 raise Kvm2Error(TRANSIENT, "fetch", self.name, f"it broke off {resumes} times, at last after {have} bytes", "Try again.")
@@ -214,6 +214,22 @@ class HttpSource(Source):
                 wait(PAUSES[stuck - 1], self._options.check_stop)
             stuck += 1
             self._resume(have, problem)
+
+    def _read(self, most):
+        """(block, end): at most so many bytes, fewer where they come slowly. end: None while more may come, "" at the end, else what broke off."""
+        pieces, until = [], time.monotonic() + PATIENCE
+        while most > 0:
+            try:
+                piece = self._handle.read1(most)
+            except (http.client.HTTPException, OSError) as error:
+                return b"".join(pieces), str(error) or type(error).__name__
+            pieces.append(piece)
+            most -= len(piece)
+            if not piece:
+                return b"".join(pieces), ""
+            if time.monotonic() >= until:
+                break
+        return b"".join(pieces), None
 
     def _resume(self, have, problem):
         """Have the rest sent, from byte `have` on."""

@@ -119,6 +119,28 @@ def test_a_transfer_that_cannot_go_on_is_said_to_be_interrupted(url, way, word):
     source.close()
 
 
+@pytest.mark.parametrize("way", ["plain", "chunked", "closed"])
+def test_what_comes_slowly_is_handed_on_as_it_comes(folder, monkeypatch, way):
+    monkeypatch.setattr(fetch, "PATIENCE", 0)
+    more = threading.Event()
+
+    class Trickling(odd_server.Handler):
+        def _send(self, data, chunked):
+            self.wfile.write(b"3e8\r\n%s\r\n" % data[:1000] if chunked else data[:1000])
+            assert more.wait(30)
+            super()._send(data[1000:], chunked)
+
+    server = odd_server.Server(folder, handler=Trickling)
+    with serving(server) as url:
+        source = fetch.open_source(f"{url}/{way}/image", OPTIONS)
+        blocks = source.blocks()
+        first = next(blocks)
+        more.set()
+        assert 0 < len(first) <= 1000
+        assert first + b"".join(blocks) == DATA
+        source.close()
+
+
 def test_resuming_is_bounded(folder, monkeypatch):
     monkeypatch.setattr(fetch, "RESUMES", 3)
     monkeypatch.setattr(fetch, "BLOCK", 1000)
