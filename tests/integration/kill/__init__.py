@@ -15,18 +15,15 @@ All tasks of one play() run in one ansible-playbook. A run that should have been
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..conftest import ansible_environment
+from .steps import changing
 
-# Calls that only look, or belong to a connection that dies with the process anyway.
-READING = re.compile(
-    r"(open|vir\w+\.(\w*[lL]ookup\w*|list\w*|get\w*|is\w+|has\w+|XMLDesc|name|path|info|UUID\w*|ID|OSType|state|metadata|interfaceAddresses|autostart"
-    r"|refresh|download|newStream|connect|setKeepAlive|register\w*|unregister\w*|close)) ")
+__all__ = ["Module", "Outcome", "Runs", "Shell", "changing"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,6 @@ class Outcome:
     @property
     def output(self):
         return self.result["stdout"]
-
-
-def changing(steps):
-    """Each place to kill at that makes a difference: before and after every step that is not just a look."""
-    found = [step for step in steps if not READING.match(step)]
-    return [f"{when} {step}" for step in found for when in ("before", "after")]
 
 
 class Runs:
