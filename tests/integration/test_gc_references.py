@@ -14,7 +14,8 @@ from .collecting import POOL, clean_up, collect, names
 FLEET = "gcrefs"
 ASIDE = "/srv/gcrefs"
 WAYS = (
-    "path", "pool-volume", "symlink", "json", "relative", "link-below", "snapshot", "blockcopy", "unlisted", "beside", "cdrom", "commandline")
+    "path", "pool-volume", "symlink", "json", "relative", "link-below", "snapshot", "snapshot-only", "blockcopy", "unlisted", "beside", "cdrom",
+    "commandline")
 # One base for each way, and one that nothing uses.
 BASES = {way: str(BaseName("gcrefs", f"{number:016x}", f"{number:06x}", "qcow2")) for number, way in enumerate((*WAYS, "nobody"))}
 ORPHANS = {
@@ -37,6 +38,9 @@ qemu-img create -q -f qcow2 -F qcow2 -b 'json:{{"driver":"qcow2","file":{{"drive
 below gcrefs-relative.qcow2 {BASES['relative']}
 ln -s {BASES['link-below']} gcrefs-link && below gcrefs-link-below.qcow2 gcrefs-link
 domain snapshot "$(disk {POOL}/{BASES['snapshot']})" && virsh -q snapshot-create-as gcrefs-snapshot one --disk-only >&2
+domain snapshot-only "$(disk {POOL}/{BASES['snapshot-only']})" && virsh -q snapshot-create-as gcrefs-snapshot-only one --disk-only >&2
+rm {POOL}/{BASES['snapshot-only'].rpartition('.')[0]}.one
+virsh -q dumpxml gcrefs-snapshot-only --inactive | sed '/<disk /,/<\\/disk>/d' > {ASIDE}/xml && virsh -q define {ASIDE}/xml
 qemu-img create -q -f qcow2 {ASIDE}/copied.qcow2 1M && below {ASIDE}/copy.qcow2 {POOL}/{BASES['blockcopy']}
 chmod -R a+rwX {ASIDE}
 domain blockcopy "$(disk {ASIDE}/copied.qcow2)" && virsh -q start gcrefs-blockcopy --paused
@@ -85,7 +89,7 @@ def test_what_is_in_use_in_any_way_stays(hv1, references, tmp_path):
     assert of_ours(done, "kept") >= USED, done["left_alone"]
     assert set(hv1.shell("hv1", f"ls {POOL}").split()) == listing - FREE
     users = {item["name"]: item["reason"] for item in done["kept"]}
-    for way in ("path", "pool-volume", "symlink", "blockcopy", "unlisted", "cdrom", "commandline"):
+    for way in ("path", "pool-volume", "symlink", "snapshot-only", "blockcopy", "unlisted", "cdrom", "commandline"):
         assert f"domain gcrefs-{way}" in users[BASES[way]]
     for way in ("json", "relative", "beside"):
         assert f"volume gcrefs-{way}.qcow2" in users[BASES[way]]

@@ -11,6 +11,8 @@ from . import classify, convert
 from .libvirt_connection import Connection, libvirt
 
 _SOURCES = {"lease": 0, "agent": 1, "arp": 2}
+# States that only a guest with a process is in: running, blocked, paused, shutting down, asleep.
+_ACTIVE = (1, 2, 3, 4, 7)
 
 
 class DomainCalls(Connection):
@@ -25,19 +27,26 @@ class DomainCalls(Connection):
             raise Kvm2Error(classify.CONFLICT, act, f"domain {uuid} on {self.uri}", "it has gone", "Something removed it; run again.", classify.NO_DOMAIN)
         return handle
 
-    def _read_domain(self, handle, detail=False):
-        """model.Domain, or None when it vanished meanwhile. XML that cannot be read is said, not raised: it may hold references."""
+    def _read_domain(self, handle, known=None):
+        """model.Domain, or None when it vanished meanwhile. XML that cannot be read is said, not raised: it may hold references.
+
+        known: the answers of _facts, for callers who read many domains; without it each question is a call of its own.
+        """
         obj = f"domain {handle.name()}"
         try:
             state, reason = handle.state(0)
-            active, persistent = bool(handle.isActive()), bool(handle.isPersistent())
+            active = state in _ACTIVE or (state != libvirt.VIR_DOMAIN_SHUTOFF and bool(handle.isActive()))
+            facts = _ask(handle) if known is None else {fact: handle.UUIDString() in there for fact, there in known.items()}
+            persistent, saved = facts["persistent"], facts["persistent"] and facts["saved"]
             xml = live = unreadable = None
-            saved = bool(handle.hasManagedSaveImage(0)) if persistent else False
+            snapshots = ()
             try:
                 if persistent:
                     xml = handle.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
                 if active:
                     live = _live_xml(handle)
+                if facts["snapshots"]:
+                    snapshots = _snapshot_xmls(handle)
             except libvirt.libvirtError as error:
                 if error.get_error_code() == classify.NO_DOMAIN or self._is_lost():
                     raise
@@ -45,11 +54,9 @@ class DomainCalls(Connection):
             return Domain(
                 name=handle.name(), uuid=handle.UUIDString(), state=STATES[state] if state < len(STATES) else "nostate",
                 reason=convert.state_reason(state, reason), active=active, persistent=persistent,
-                autostart=bool(handle.autostart()) if persistent else False,
-                managed_save=saved,
-                snapshots=handle.snapshotNum(0) if detail else 0,
-                checkpoints=len(handle.listAllCheckpoints(0)) if detail else 0,
-                xml=xml, live_xml=live, unreadable=unreadable, saved_xml=self._saved_xml(handle) if saved else None)
+                autostart=persistent and facts["autostart"], managed_save=saved, snapshots=len(snapshots),
+                checkpoints=len(handle.listAllCheckpoints(0)) if facts["checkpoints"] else 0,
+                xml=xml, live_xml=live, unreadable=unreadable, saved_xml=self._saved_xml(handle) if saved else None, snapshot_xmls=snapshots)
         except libvirt.libvirtError as error:
             if error.get_error_code() == classify.NO_DOMAIN:
                 return None
@@ -64,23 +71,38 @@ class DomainCalls(Connection):
             # Gone meanwhile, or damaged: libvirt starts such a guest from its definition.
             return None
 
+    def _facts(self):
+        """{fact: UUIDs of the domains it holds for}: a handful of calls for all domains together."""
+        flags = {
+            "active": libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE, "persistent": libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT,
+            "saved": libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE, "autostart": libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART,
+            "snapshots": libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT, "checkpoints": libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT}
+        return {
+            fact: {handle.UUIDString() for handle in self._call("read", "list", f"domains of {self.uri}", self._conn.listAllDomains, flag)}
+            for fact, flag in flags.items()}
+
     def domains(self):
         handles = self._call("read", "list", f"domains of {self.uri}", self._conn.listAllDomains, 0)
-        read = (self._read_domain(handle) for handle in handles)
+        before = self._facts()
+        read = [(handle, self._read_domain(handle, before)) for handle in handles]
+        after = self._facts()
+        # One that was started, saved or defined while the others were read may name other files now: it is read again by itself.
+        moved = set().union(*(before[fact] ^ after[fact] for fact in before))
+        read = [self._read_domain(handle) if handle.UUIDString() in moved else domain for handle, domain in read]
         return tuple(domain for domain in read if domain is not None)
 
     def domain(self, uuid):
         handle = self._domain(uuid)
-        return None if handle is None else self._read_domain(handle, detail=True)
+        return None if handle is None else self._read_domain(handle)
 
     def domain_by_name(self, name):
         handle = self._find(classify.NO_DOMAIN, "look up", f"domain {name}", self._conn.lookupByName, name)
-        return None if handle is None else self._read_domain(handle, detail=True)
+        return None if handle is None else self._read_domain(handle)
 
     def define(self, xml):
         name = convert.parse(xml).findtext("name")
         handle = self._call("define", "define", f"domain {name}", self._conn.defineXMLFlags, xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
-        domain = self._read_domain(handle, detail=True)
+        domain = self._read_domain(handle)
         if domain is None:
             raise Kvm2Error(classify.CONFLICT, "define", f"domain {name} on {self.uri}", "it was removed at once", "Run again.")
         return domain
@@ -207,6 +229,26 @@ class DomainCalls(Connection):
         return tuple(
             Address(mac=interface.get("hwaddr") or "", address=entry["addr"], prefix=int(entry.get("prefix") or 0), source=source)
             for interface in interfaces.values() for entry in interface.get("addrs") or ())
+
+
+def _ask(handle):
+    """What DomainCalls._facts tells of all domains, for one."""
+    persistent = bool(handle.isPersistent())
+    return {
+        "persistent": persistent, "saved": persistent and bool(handle.hasManagedSaveImage(0)), "autostart": persistent and bool(handle.autostart()),
+        "snapshots": True, "checkpoints": True}
+
+
+def _snapshot_xmls(handle):
+    found = []
+    for snapshot in handle.listAllSnapshots(0):
+        try:
+            found.append(snapshot.getXMLDesc(0))
+        except libvirt.libvirtError as error:
+            # Deleted meanwhile.
+            if error.get_error_code() != classify.NO_SNAPSHOT:
+                raise
+    return tuple(found)
 
 
 def _live_xml(handle):

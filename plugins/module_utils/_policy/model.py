@@ -56,7 +56,7 @@ class Volume:
 @dataclass(frozen=True)
 class Domain:
     """A domain. xml is the persistent (inactive) definition, live_xml that of the running guest, saved_xml that of the guest in a managed save,
-    which a start lets go on; each is None where there is none."""
+    which a start lets go on; each is None where there is none. snapshot_xmls are the <domainsnapshot> documents of its snapshots."""
 
     name: str
     uuid: str
@@ -72,6 +72,7 @@ class Domain:
     live_xml: Optional[str] = None
     unreadable: Optional[str] = None
     saved_xml: Optional[str] = None
+    snapshot_xmls: Tuple[str, ...] = ()
 
     @property
     def guest_xml(self):

@@ -156,7 +156,7 @@ class _Search:
         user = User(f"domain {domain.name}", "domain", uuid=domain.uuid)
         if domain.unreadable or not domain.xmls:
             self.blocked.append(f"domain {domain.name} cannot be read: {domain.unreadable or 'it has no XML'}")
-        for text in domain.xmls:
+        for text in (*domain.xmls, *domain.snapshot_xmls):
             try:
                 tree = parse(text)
             except ValueError as error:
@@ -228,11 +228,12 @@ class _Search:
 
 
 def _mentioned(tree, volumes):
-    """(path, format or None, ends) of everything in a domain that names a file.
+    """(path, format or None, ends) of everything in a domain, or in a snapshot of one, that names a file.
 
     format is that of a disk's image where one is given; ends is True where the definition says what the file is backed by.
     """
-    for disk in tree.iterfind("devices/disk"):
+    # A snapshot holds its guest's definition of then, and the disks that it made.
+    for disk in (*tree.iterfind("devices/disk"), *tree.iterfind("*/devices/disk"), *tree.iterfind("disks/disk")):
         yield from _chain(disk, disk.find("driver"), volumes)
         for mirror in disk.iterfind("mirror"):
             # libvirt says that a copy stands alone while it is made, whatever its header names; after the pivot the header counts.
@@ -292,6 +293,7 @@ def _any_paths(tree):
 
 def _folders(tree):
     """Folders that a guest shares: everything in them may be in use."""
-    for element in (*tree.iterfind("devices/filesystem/source"), *tree.iterfind("devices/disk/source")):
-        if element.get("dir", "").startswith("/"):
-            yield normal(element.get("dir"))
+    for where in ("devices/filesystem", "devices/disk", "*/devices/filesystem", "*/devices/disk"):
+        for element in tree.iterfind(f"{where}/source"):
+            if element.get("dir", "").startswith("/"):
+                yield normal(element.get("dir"))

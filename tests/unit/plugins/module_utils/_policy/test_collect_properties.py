@@ -170,10 +170,14 @@ def make_uses(dice, volumes):
         more += made
         if devices:
             xml = f"<domain><name>f{number}</name><devices>{devices}</devices></domain>"
+            snapshots = ()
+            if dice.one_in(4):
+                # The guest has other disks by now, and could be reverted.
+                snapshots, xml = (f"<domainsnapshot>{xml}</domainsnapshot>",), f"<domain><name>f{number}</name></domain>"
             live = dice.one_in(2)
             domains.append(Domain(
                 f"f{number}", str(uuid.UUID(int=1000 + number)), "running" if live else "shutoff", active=live, persistent=not live,
-                xml=None if live else xml, live_xml=xml if live else None))
+                xml=None if live else xml, live_xml=xml if live else None, snapshot_xmls=snapshots))
     return uses, more, domains
 
 

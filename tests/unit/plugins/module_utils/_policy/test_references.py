@@ -268,3 +268,31 @@ def test_a_file_that_is_gone_from_a_listed_pool_does_not_block():
     for more in ({"unrefreshed": (("default", "busy"),)}, {"unreadable": (("pool default", "I/O error"),)}, {"pools": [pool(active=False)]}):
         assert any("/pool/gone.qcow2" in reason for reason in found([], [domain(gone)], **more).blocked)
     assert any("/pool/below/gone.qcow2" in reason for reason in found([], [domain(deeper)]).blocked)
+
+
+@pytest.mark.parametrize("document", [
+    f"<domainsnapshot><name>one</name><disks>{USES['disk by file']}</disks></domainsnapshot>",
+    f"<domainsnapshot><domain><devices>{USES['disk by file']}</devices></domain></domainsnapshot>",
+    f"<domainsnapshot><inactiveDomain><devices>{USES['disk by file']}</devices></inactiveDomain></domainsnapshot>",
+    f"<domainsnapshot><memory snapshot='external' file='{BASE}'/></domainsnapshot>"])
+def test_what_only_a_snapshot_names_is_in_use(document):
+    seen = found([volume()], [domain(snapshot_xmls=(document,))])
+    assert [str(user) for user in seen.users_of(BASE)] == ["domain edge.a"] and not seen.blocked
+
+
+def test_what_lies_below_a_disk_that_only_a_snapshot_names_must_be_seen_too():
+    aside = disk("<source file='/srv/aside.qcow2'/>")
+    document = f"<domainsnapshot><domain><devices>{aside}</devices></domain></domainsnapshot>"
+    hidden = found([volume()], [domain(snapshot_xmls=(document,))])
+    assert "/srv/aside.qcow2" in hidden.blocked[0]
+    seen = found([volume()], [domain(snapshot_xmls=(document,))], follow=lambda path: (BASE,))
+    assert [str(user) for user in seen.users_of(BASE)] == ["domain edge.a"]
+
+
+def test_a_snapshot_that_cannot_be_read_is_a_reason_for_doubt():
+    assert "domain edge.a cannot be read" in found([volume()], [domain(snapshot_xmls=("<domainsnapshot",))]).blocked[0]
+
+
+def test_a_folder_that_only_a_snapshot_shares_is_in_use():
+    document = f"<domainsnapshot><domain><devices><filesystem><source dir='{FOLDER}'/></filesystem></devices></domain></domainsnapshot>"
+    assert found([volume()], [domain(snapshot_xmls=(document,))]).users_of(BASE)
