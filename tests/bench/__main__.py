@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long an import takes, against what a shell does for the same: python3 tests/bench. It prints ratios and asserts nothing.
+"""How long an import takes, against what a shell does for the same, and how long a sweep of kvm2_gc: python3 tests/bench. It asserts nothing.
 
 All sides run on the nested hypervisor hv1 in alternating rounds, and medians are compared, since machines are noisy. The hypervisor gets curl.
 """
@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
 import environment
 import nested
-from console import say
+from console import ToolError, must, say
 from placement import place
 
 HERE = Path(__file__).parent
@@ -35,6 +36,12 @@ virsh -q vol-create-as default bench.img {size} --format raw
 virsh -q vol-upload bench.img {folder}/fetched default
 """
 CHECKED = "sha256sum /var/lib/libvirt/images/bench.img >/dev/null\nsync /var/lib/libvirt/images/bench.img\n"
+VOLUME = """<volume>
+  <name>bench.img</name>
+  <capacity>{size}</capacity>
+  <allocation>{size}</allocation>
+  <target><format type="raw"/></target>
+</volume>"""
 CLEAN = f"virsh -q vol-delete bench.img default >/dev/null; rm -f {FOLDER}/fetched; sync"
 
 
@@ -57,7 +64,9 @@ class Ansible:
 
     def __init__(self):
         self._venv = environment.ensure()
-        self._env = dict(environment.venv_env(self._venv), ANSIBLE_COLLECTIONS_PATH=str(place()), ANSIBLE_PIPELINING="1", ANSIBLE_NOCOLOR="1")
+        self.others = community_libvirt(self._venv)
+        paths = os.pathsep.join(str(path) for path in (place(), self.others) if path)
+        self._env = dict(environment.venv_env(self._venv), ANSIBLE_COLLECTIONS_PATH=paths, ANSIBLE_PIPELINING="1", ANSIBLE_NOCOLOR="1")
 
     def play(self, *tasks):
         """Wall time of one ansible-playbook with these tasks."""
@@ -72,11 +81,45 @@ class Ansible:
                 sys.exit(done.stdout)
             return time.monotonic() - began
 
-    def module(self, options):
-        """(seconds in the module, peak memory in MiB)."""
-        self.play({"egress.kvm2.kvm2_image": options, "environment": {"PYTHONPATH": FOLDER, "KVM2_BENCH_LOG": f"{FOLDER}/log"}})
-        seconds, peak = shell(f"tail -n 1 {FOLDER}/log").split()
-        return float(seconds), int(peak) / 1024
+    def modules(self, *tasks):
+        """(seconds in the modules of these tasks, the largest peak memory in MiB)."""
+        shell(f": > {FOLDER}/log")
+        self.play(*[dict(task, environment={"PYTHONPATH": FOLDER, "KVM2_BENCH_LOG": f"{FOLDER}/log"}) for task in tasks])
+        noted = [line.split() for line in shell(f"cat {FOLDER}/log").splitlines()]
+        if len(noted) < len(tasks):
+            sys.exit(f"only {len(noted)} of {len(tasks)} modules noted their time")
+        return sum(float(seconds) for seconds, _peak in noted), max(int(peak) for _seconds, peak in noted) / 1024
+
+
+def community_libvirt(venv):
+    """Folder with the collection community.libvirt, taken out of the package ansible; None where that cannot be had."""
+    folder = environment.CACHE / "bench"
+    collection = folder / "ansible_collections" / "community" / "libvirt"
+    if (collection / "FILES.json").exists():
+        return folder
+    pins = environment.CHECKOUT / "tests" / "requirements" / "bench.txt"
+    with tempfile.TemporaryDirectory() as wheels:
+        command = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "download", "-qq", "--no-deps", "--ignore-requires-python"]
+        try:
+            must("fetch the package ansible", [*command, "-r", pins, "-d", wheels], env=environment.clean_env())
+        except ToolError as error:
+            say(f"{error}; the comparison with community.libvirt is left out")
+            return None
+        with zipfile.ZipFile(next(Path(wheels).glob("ansible-*.whl"))) as wheel:
+            names = [name for name in wheel.namelist() if name.startswith("ansible_collections/community/libvirt/")]
+            # The one whose presence tells that it is whole comes last.
+            for name in sorted(names, key=lambda name: name.endswith("/FILES.json")):
+                wheel.extract(name, folder)
+    return folder
+
+
+def community_tasks(name, size, digest):
+    """How the same gets into a pool with community.libvirt: it has no module that fills a volume, so a file is fetched and uploaded by virsh."""
+    return (
+        {"ansible.builtin.get_url": {
+            "url": f"http://127.0.0.1:{PORT}/{name}", "checksum": f"sha256:{digest}", "dest": f"{FOLDER}/fetched", "mode": "0600"}},
+        {"community.libvirt.virt_volume": {"pool": "default", "state": "present", "xml": VOLUME.format(size=size)}},
+        {"ansible.builtin.command": f"virsh -q vol-upload bench.img {FOLDER}/fetched default"})
 
 
 def put(path, name):
@@ -98,29 +141,36 @@ def show(name, values, unit="s"):
 
 
 def imports(ansible, name, image_format, rounds):
-    """Rounds of the three sides over one file; prints medians and ratios."""
-    size = shell(f"stat -c %s {FOLDER}/served/{name}")
+    """Rounds of all sides over one file; prints medians and ratios."""
+    size = int(shell(f"stat -c %s {FOLDER}/served/{name}"))
     digest = shell(f"sha256sum {FOLDER}/served/{name}").split()[0]
     script = SHELL.format(folder=FOLDER, port=PORT, name=name, size=size)
     options = {"key": "bench", "url": f"http://127.0.0.1:{PORT}/{name}", "checksum": f"sha256:{digest}", "format": image_format}
-    ours, guaranteed, plain, peaks = [], [], [], []
+    ours, guaranteed, plain, others, peaks = [], [], [], [], []
     for _round in range(rounds):
         guaranteed.append(timed(script + CHECKED))
         shell(CLEAN)
-        seconds, peak = ansible.module(options)
+        seconds, peak = ansible.modules({"egress.kvm2.kvm2_image": options})
         ours.append(seconds)
         peaks.append(peak)
         ansible.play({"egress.kvm2.kvm2_image": {"key": "bench", "format": image_format, "state": "absent"}})
         shell("sync")
         plain.append(timed(script))
         shell(CLEAN)
-    print(f"\nimport of {name}, {int(size) / 1024 ** 2:.0f} MiB, {rounds} rounds, medians:")
+        if ansible.others:
+            others.append(ansible.modules(*community_tasks(name, size, digest))[0])
+            shell(CLEAN)
+    print(f"\nimport of {name}, {size / 1024 ** 2:.0f} MiB, {rounds} rounds, medians:")
     show("kvm2_image, time in the module", ours)
     show("(a) curl, sha256sum, vol-upload, sha256sum, sync", guaranteed)
     show("(b) curl, sha256sum, vol-upload", plain)
+    if others:
+        show("(c) get_url, community.libvirt, vol-upload, in the modules", others)
     show("peak memory of the module (goal: below 100)", peaks, "MiB")
     print(f"  ratio to (a), goal 0.45: {statistics.median(ours) / statistics.median(guaranteed):.2f}")
     print(f"  ratio to (b), goal 0.75: {statistics.median(ours) / statistics.median(plain):.2f}")
+    if others:
+        print(f"  ratio to (c), goal below 1: {statistics.median(ours) / statistics.median(others):.2f}")
 
 
 def cached(ansible, rounds):
@@ -157,6 +207,7 @@ def main():
         cached(ansible, args.rounds)
     finally:
         nested.ask("hv1", f"kill $(cat {FOLDER}/pid); {CLEAN}; rm -rf {FOLDER}", 120)
+    subprocess.run([environment.ensure() / "bin" / "python", "-m", "tests.bench.sweep"], cwd=HERE.parents[1], check=True)
 
 
 if __name__ == "__main__":

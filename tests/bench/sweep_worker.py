@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs on a hypervisor: sweep_worker.py NUMBER… fills it with so many domains and three times as many volumes, sweeps it with kvm2_gc's
-service, and prints for each number the seconds of each of three sweeps and the number of libvirt calls of one, as JSON."""
+service, and prints as JSON for each number the seconds of each of three sweeps, those of processor time that the sweep and the daemon took, and
+the number of libvirt calls of one."""
 
 from __future__ import annotations
 
 import collections
+import glob
 import json
 import os
 import shutil
@@ -80,19 +82,34 @@ def clean(connection):
         os.remove(f"{FOLDER}-template")
 
 
+def daemon_time():
+    """Seconds of processor time of the libvirt daemon so far."""
+    found = 0
+    for status in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(status, encoding="utf-8") as text:
+                name, _end, rest = text.read().partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        if name in ("libvirtd", "virtqemud", "virtstoraged"):
+            found += sum(int(ticks) for ticks in rest.split()[11:13])
+    return found / os.sysconf("SC_CLK_TCK")
+
+
 def sweep(number, counts):
-    """(seconds, calls) of one sweep that deletes nothing, a connection of its own included."""
+    """(seconds, seconds of processor time, those of the daemon, calls) of one sweep that deletes nothing, a connection of its own included."""
     counts.clear()
-    began = time.monotonic()
+    began, began_here, began_there = time.monotonic(), time.process_time(), daemon_time()
     hypervisor = LibvirtHypervisor(URI, Deadline(600, URI))
     result = running.run_module("gc", hypervisor, clock=time.time, fleet=FLEET, live=[f"i{one}" for one in range(number)])
     hypervisor.close()
-    took = time.monotonic() - began
+    took = tuple(round(now - then, 3) for now, then in (
+        (time.monotonic(), began), (time.process_time(), began_here), (daemon_time(), began_there)))
     if result.failed or result.changed:
         raise SystemExit(f"the sweep was to delete nothing: {result}")
     if sum(item["name"].startswith((FLEET, f"kvm2-{FLEET}")) for item in result.kept) != 4 * number:
         raise SystemExit("the sweep did not see everything")
-    return took, sum(counts.values())
+    return (*took, sum(counts.values()))
 
 
 def main():
@@ -112,7 +129,8 @@ def main():
             fill(connection, there, number)
             there = number
             sweeps = [sweep(number, counts) for _round in range(3)]
-            found[number] = {"seconds": [round(took, 3) for took, _calls in sweeps], "calls": sweeps[-1][1]}
+            seconds, here, daemons, calls = zip(*sweeps, strict=True)
+            found[number] = {"seconds": seconds, "processor": here, "daemon": daemons, "calls": calls[-1]}
         print(json.dumps(found))
     finally:
         clean(connection)
