@@ -11,6 +11,7 @@ import uuid
 import pytest
 
 # The collection is importable since conftest.py was loaded.
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.mark import CLOCK_SKEW
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.names import derive_uid
 
 from .collecting import clean_up, collect, define, names
@@ -69,7 +70,7 @@ def cases():
     for label, text in (("word", "yesterday"), ("zero", "0"), ("epoch", "1970-01-01T00:00:00Z"), ("local", "2025-01-01T00:00:00")):
         changed("unreadable", f"created-{label}", createdAt=text)
     changed("left_alone", "created-future", createdAt="2099-01-01T00:00:00Z")
-    changed("kept", "created-ahead", createdAt=time_in(120))
+    changed("kept", "created-ahead", createdAt=time_in(CLOCK_SKEW - 5))
     changed("kept", "created-now", createdAt=time_in(-30))
     changed("collected", "created-offset", createdAt="2025-01-01T02:00:00.25+02:00")
     case("cdata", lambda name: element(fields(name, uid=f"<![CDATA[{uid_of(name)}]]>", managed="<![CDATA[ true ]]>")), "collected")
