@@ -103,7 +103,7 @@ def play(tmp_path):
         text = path.read_text(encoding="utf-8")
         own = yaml.safe_load(text.split('DOCUMENTATION = r"""')[1].split('"""')[0])
         connects = "egress.kvm2.connection" in own["extends_documentation_fragment"]
-        return [*own["options"], *(("uri", "exclusive") if connects else ())]
+        return [*own["options"], *(("uri", "exclusive", "timeout") if connects else ())]
 
     def run(fleet=None, answers=None, playbook="provision", hosts="hv1", variables=None, arguments=()):
         for path in tmp_path.glob("calls-*"):
@@ -306,19 +306,34 @@ def test_a_rolling_update_replaces_host_by_host_and_stops_at_a_failure(play):
 
 
 def test_stop_and_start_change_nothing_but_power(play):
-    nothing_there = {"failed": True, "msg": "no", "errors": [{"act": "create", "kind": "transient", "item": "proxy-03"}]}
-    for answers in ({}, {"kvm2_domain": [nothing_there]}):
-        run = play(playbook="stop", answers=answers)
-        assert run.code == 0, run.output
-        assert run.modules("hv1") == ["kvm2_domain"]
-    given = run.given("hv1", "kvm2_domain")
-    assert (given["state"], given["on_change"], [one["name"] for one in given["instances"]]) == ("stopped", "report", ["proxy-01", "proxy-03"])
+    run = play(playbook="stop")
+    assert run.code == 0, run.output
+    assert run.modules("hv1") == ["kvm2_domain"] * 2
+    looked, stopped = run.calls["hv1"]
+    assert (looked["check"], stopped["check"]) == (True, False)
+    for given in (looked["given"], stopped["given"]):
+        assert (given["on_change"], [one["name"] for one in given["instances"]]) == ("report", ["proxy-01", "proxy-03"])
+    assert stopped["given"]["state"] == "stopped"
     assert play(playbook="stop", answers={"kvm2_domain": [BROKEN]}).code != 0
-    stuck = {"failed": True, "msg": "no", "errors": [{"act": "stop", "kind": "transient", "item": "proxy-03"}]}
-    assert play(playbook="stop", answers={"kvm2_domain": [stuck]}).code != 0
     started = play(playbook="start")
     assert started.code == 0, started.output
     assert started.given("hv1", "kvm2_domain")["on_change"] == "report"
+
+
+def test_what_is_not_there_is_not_stopped(play):
+    seen = {"instances": [{"name": "proxy-01", "actions": []}, {"name": "proxy-03", "actions": [{"act": "define"}]}]}
+    run = play(playbook="stop", answers={"kvm2_domain": [seen, {}]})
+    assert run.code == 0, run.output
+    assert [one["name"] for one in run.calls["hv1"][1]["given"]["instances"]] == ["proxy-01"]
+
+
+@pytest.mark.parametrize("playbook", ["rolling_update", "stop", "decommission"])
+def test_the_time_limit_grows_with_the_instances_unless_it_is_given(play, playbook):
+    for variables, expected in (({}, 3600 + 2 * 600), ({"proxy_fleet_timeout": "9h"}, "9h")):
+        run = play(playbook=playbook, variables=variables)
+        assert run.code == 0, run.output
+        limits = {str(call["given"]["timeout"]) for call in run.calls["hv1"] if call["module"] == "kvm2_domain"}
+        assert limits == {str(expected)}
 
 
 # -- the report
