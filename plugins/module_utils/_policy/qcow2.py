@@ -71,11 +71,15 @@ def inspect(head, length, declared, obj, max_virtual_size=None):
         raise InvalidInput(
             obj, f"it is declared as {declared} but its content is {found}", f"Set format to {found} if that is what you want.")
     info = _qcow2_info(head, length, obj) if found == "qcow2" else _raw_info(length, obj)
-    if max_virtual_size is not None and info.virtual_size is not None and info.virtual_size > max_virtual_size:
-        raise InvalidInput(
-            obj, f"its virtual size of {info.virtual_size} bytes is above the limit of {max_virtual_size} bytes",
-            "Raise max_virtual_size if the image is right.")
+    check_virtual_size(info.virtual_size, max_virtual_size, obj)
     return info
+
+
+def check_virtual_size(size, limit, obj):
+    """Raise InvalidInput where a virtual size is above the limit, both in bytes or None."""
+    if limit is not None and size is not None and size > limit:
+        raise InvalidInput(
+            obj, f"its virtual size of {size} bytes is above the limit of {limit} bytes", "Raise max_virtual_size if the image is right.")
 
 
 def _raw_info(length, obj):

@@ -55,6 +55,8 @@ class ImageService(Service):
                 # Whoever had the turn before may have published it.
                 seen = self._look(hypervisor)
         if seen.published:
+            chosen = record.choose(seen.published)
+            qcow2.check_virtual_size(chosen.record.virtual_size, self.options.max_virtual_size, f"base {chosen.name} in pool {self.options.pool}")
             if self.options.verify == "always":
                 for one in seen.published:
                     read_back(hypervisor, self.options.pool, str(one.name), one.record.size, one.record.digest, self.context)

@@ -97,6 +97,16 @@ def test_refused_content_leaves_nothing(hypervisor, tmp_path, content, word):
     assert files(hypervisor) == before
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_a_base_that_is_there_heeds_the_limit_too(hypervisor, image, check):
+    base = run_module("image", hypervisor, key="micro", src=image).image["base"]
+    before = files(hypervisor)
+    failed = run_module("image", hypervisor, check=check, key="micro", src=image, max_virtual_size="512MiB")
+    assert failed.error["kind"] == "permanent" and base in failed.msg and "above the limit of 536870912 bytes" in failed.msg
+    assert files(hypervisor) == before
+    assert not run_module("image", hypervisor, key="micro", src=image, max_virtual_size="1GiB").changed
+
+
 def test_a_full_pool_fails_before_the_first_byte(image):
     hypervisor = FakeHypervisor()
     hypervisor.machine.pools["default"].size = 1000
