@@ -22,12 +22,16 @@ import sitecustomize
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline
 from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_hypervisor import LibvirtHypervisor
+from ansible_collections.egress.kvm2.plugins.module_utils._services import gc
 from ansible_collections.egress.kvm2.tests.unit import running
 
 URI, POOL, FOLDER = "qemu:///system", "life", "/srv/life"
 HOUR = 3600
 LONGEST = 600
 FORK = multiprocessing.get_context("fork")
+
+# Nobody hears the power button of a guest that has nothing to boot.
+gc.STOP_TIMEOUT = 1
 
 for _name in ("image", "overlay", "domain", "gc"):
     # Loaded once, for all that are forked.
