@@ -18,7 +18,8 @@ from .._policy.xml import parse
 from . import power
 from .pools import look_around
 
-ROUNDS = 5
+# Something may start the guest again each time that it is off; it rarely wins this often in a row.
+ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,9 @@ def _destroy_left(hypervisor, doomed, done):
         if domain.persistent:
             if parsed.deleting is None:
                 raise _created_anew(doomed)
-            raise Kvm2Error(TRANSIENT, "delete", f"instance {doomed.domain}", "it is still defined", "Run again.")
+            raise Kvm2Error(
+                TRANSIENT, "delete", f"instance {doomed.domain}",
+                "it is still defined" + (", as something starts it again and again" if domain.active else ""), "Stop whatever does so, then run again.")
         if hypervisor.destroy(doomed.uid):
             done.append(("destroy", "domain", doomed.domain))
 

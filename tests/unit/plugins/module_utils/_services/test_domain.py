@@ -237,6 +237,27 @@ def test_something_that_starts_it_in_the_middle_of_its_deletion(hypervisor):
     assert hypervisor.domains() == () and own(hypervisor) == []
 
 
+@pytest.mark.parametrize(("times", "gone"), [(12, True), (1000, False)])
+def test_something_that_starts_it_each_time_it_is_off(hypervisor, times, gone):
+    """It is gone in the end; where it is started for ever, its volumes are there still and the next run removes it."""
+    domain(hypervisor)
+    volumes, rival, left = own(hypervisor), FakeHypervisor(hypervisor.machine, uri=LOCAL), [times]
+
+    def start(*_args):
+        if left[0] and UID in hypervisor.machine.domains and hypervisor.machine.domains[UID].live is None:
+            left[0] -= 1
+            rival.start(UID)
+    hypervisor.hook("domain", start, when="after")
+    done = domain(hypervisor, state="absent")
+    if not gone:
+        assert done.error["kind"] == TRANSIENT and "something starts it again and again" in done.msg
+        assert own(hypervisor) == volumes
+        left[0] = 0
+        done = domain(hypervisor, state="absent")
+    assert not done.failed, done.msg
+    assert hypervisor.domains() == () and own(hypervisor) == []
+
+
 def test_one_bad_instance_does_not_stop_the_others(hypervisor):
     failed = domain(hypervisor, instances=[{"name": "one"}, {"name": "two"}])
     assert [error["item"] for error in failed.errors] == ["two"]
