@@ -48,9 +48,10 @@ def _file(path, owner, mode, text):
 
 def _account(uid, proxy, more):
     """dante knows its clients by the accounts of its guest. `passwd` counts for new accounts only, so that none that is there gets another."""
+    # No group of its own: where one of that name is there, as Debian's `operator`, neither this account nor any after it would be made.
     account = {
-        "name": proxy["user"], "gecos": "client of the proxy", "system": True, "shell": "/usr/sbin/nologin", "lock_passwd": False,
-        "passwd": _hashed(uid, proxy)}
+        "name": proxy["user"], "gecos": "client of the proxy", "system": True, "no_user_group": True, "shell": "/usr/sbin/nologin",
+        "lock_passwd": False, "passwd": _hashed(uid, proxy)}
     return {
         # Without a list of users cloud-init makes its default one; with a list it makes those on it.
         "users": [*([] if "users" in more else ["default"]), account],
