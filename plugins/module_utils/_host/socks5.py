@@ -42,7 +42,7 @@ def connect(connection, host, port, user=None, password=None):
     try:
         _read(connection, {_IPV4: 4, _IPV6: 16}.get(kind) or _read(connection, 1)[0])
         _read(connection, 2)
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         raise Failed("it closed the connection in the middle of its answer") from None
 
 
