@@ -248,6 +248,7 @@ class DomainService(DomainPlan):
             hypervisor.start(target.instance.uid)
             self._did(plan, target)("start", "domain")
         converge.look_back(hypervisor, moved.job, moved.starts)
+        self._set_autostart(hypervisor, plan, target)
 
     def _leave(self, hypervisor, targets):
         for target in targets:
@@ -287,10 +288,13 @@ class DomainService(DomainPlan):
             converge.create(hypervisor, job, did, self.context.clock)
         elif ("redefine", "domain") in acts:
             converge.redefine(hypervisor, job, did)
-        for act, on in (("enable", True), ("disable", False)):
-            if (act, "autostart") in acts:
-                hypervisor.set_autostart(job.instance.uid, on)
-                did(act, "autostart")
+        self._set_autostart(hypervisor, plan, target)
+
+    def _set_autostart(self, hypervisor, plan, target):
+        acts = {action.act for action in plan.of(target.instance.name).actions if action.what == "autostart"}
+        for act in acts:
+            hypervisor.set_autostart(target.instance.uid, act == "enable")
+            self._did(plan, target)(act, "autostart")
 
     def _stop(self, hypervisor, plan, targets):
         stopping = {

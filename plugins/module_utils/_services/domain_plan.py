@@ -180,18 +180,22 @@ class DomainPlan(Service):
             raise Kvm2Error(
                 CONFLICT, "stop", f"domain {instance.domain}", "it runs but is not defined any more, so stopping it would lose it",
                 "Set on_change to redefine to have it defined again first, or state to absent.")
+        autostart = ()
         if self.on_change != "report" and domain.autostart != wanted.autostart:
-            yield Action(
+            # After a definition: what runs undefined has no autostart.
+            autostart = (Action(
                 "enable" if wanted.autostart else "disable", "autostart", instance.domain, instance=instance.name,
-                before={"autostart": domain.autostart}, after={"autostart": wanted.autostart})
+                before={"autostart": domain.autostart}, after={"autostart": wanted.autostart}),)
         replaced = self.on_change == "replace" and any(one["needs"] == "replace" for one in drift)
         reseeded = self.on_change in ("restart", "replace") and any(one["field"] == "seed" and one["needs"] == "restart" for one in drift)
         restarted = self.on_change in ("restart", "replace") and waiting(domain, spec)
         if replaced or reseeded or restarted:
             yield from self._plan_roll(seen, target, job, drift, replaced or (reseeded and self.on_change == "replace"), replaced or reseeded)
+            yield from autostart
             return
         if redefined and self.on_change != "report":
             yield self._redefinition(target, redefined, "redefine")
+        yield from autostart
         yield from self._plan_power(seen, target)
 
     @staticmethod

@@ -106,6 +106,17 @@ def test_nothing_pending_is_no_restart(hypervisor):
         assert not domain(hypervisor, on_change=on_change).changed
 
 
+@pytest.mark.parametrize("on_change", ["redefine", "restart"])
+def test_autostart_follows_whatever_else_is_changed(hypervisor, on_change):
+    domain(hypervisor)
+    change = {"memory": "256MiB", "autostart": False, "on_change": on_change}
+    would = domain(hypervisor, check=True, **change)
+    done = domain(hypervisor, **change)
+    assert ("disable", "autostart") in acts(would) == acts(done)
+    assert hypervisor.domain(UID).autostart is False
+    assert not domain(hypervisor, **change).changed
+
+
 @pytest.mark.parametrize("state, power", [("running", "running"), ("defined", "shutoff"), ("stopped", "shutoff")])
 def test_an_instance_that_is_off_gets_its_seed_without_being_started_unasked(hypervisor, state, power):
     domain(hypervisor)
