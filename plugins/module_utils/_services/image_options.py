@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Optional
 from urllib.parse import unquote, urlsplit
 
-from .._host import fetch
+from .._host.fetch import FetchOptions
 from .._policy import http_text, names
 from .._policy.errors import InvalidInput
 from .._policy.sums import HEX_LENGTH
@@ -47,8 +47,8 @@ class ImageOptions:
     verify: str
     max_virtual_size: Optional[int]
     tmpdir: Optional[str]
-    fetch: fetch.FetchOptions
-    fetch_sums: fetch.FetchOptions
+    fetch: FetchOptions
+    fetch_sums: FetchOptions
 
     @property
     def source_name(self):
@@ -95,7 +95,7 @@ def parse(params, check_stop):
         raise InvalidInput(f"src {src!r}", "it is not an absolute path", "Give the full path on the machine the module runs on.")
     if src is not None and not src.isprintable():
         raise InvalidInput(f"src {src!r}", "it holds characters that cannot be shown", "Give the file a plain name.")
-    options = fetch.FetchOptions(
+    options = FetchOptions(
         timeout=parse_duration(params["fetch_timeout"], "fetch_timeout"), headers=params["headers"] or {},
         client_cert=params["client_cert"], client_key=params["client_key"], validate_certs=params["validate_certs"],
         use_proxy=params["use_proxy"], username=params["url_username"], password=params["url_password"],

@@ -9,8 +9,8 @@ import re
 
 # Calls that only look, or belong to a connection that dies with the process anyway.
 READING = re.compile(
-    r"(open|vir\w+\.(\w*[lL]ookup\w*|list\w*|get\w*|is\w+|has\w+|XMLDesc|name|path|info|UUID\w*|ID|OSType|state|metadata|snapshotNum|managedSaveGetXMLDesc|interfaceAddresses|autostart"
-    r"|refresh|download|newStream|connect|setKeepAlive|register\w*|unregister\w*|close)) ")
+    r"(open|vir\w+\.(\w*[lL]ookup\w*|list\w*|get\w*|is\w+|has\w+|XMLDesc|name|path|info|UUID\w*|ID|OSType|state|metadata"
+    r"|snapshotNum|managedSaveGetXMLDesc|interfaceAddresses|autostart|refresh|download|newStream|connect|setKeepAlive|register\w*|unregister\w*|close)) ")
 
 
 def changing(steps):

@@ -186,7 +186,7 @@ def ask_http(address: str, port: int, password: str, url: str) -> dict | str:
 
 def ask_socks(address: str, port: int, password: str, url: str) -> dict | str:
     """The same with a SOCKS5 proxy."""
-    host, _, path = url.removeprefix("http://").partition("/")
+    host, _slash, path = url.removeprefix("http://").partition("/")
     server, server_port = host.split(":")
     with socket.create_connection((address, port), timeout=10) as link:
         reply = link.makefile("rb")

@@ -142,7 +142,7 @@ def test_refresh_of_an_unpinned_image(hypervisor, url, server, way, asks_whole):
     other = IMAGE[:-1] + b"x"
     (server.folder / "image.qcow2").write_bytes(other)
     hypervisor.machine.advance(60)
-    assert not import_image(hypervisor, **dict(given, refresh="never")).changed
+    assert not import_image(hypervisor, url=given["url"], refresh="never").changed
     predicted = import_image(hypervisor, True, **given)
     changed = import_image(hypervisor, **given)
     assert predicted.changed and changed.changed and changed.image["base"] != first.image["base"]
