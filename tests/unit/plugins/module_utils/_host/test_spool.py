@@ -84,7 +84,7 @@ def test_a_source_that_fails_fails_the_spooling(tmp_path):
         yield b"x"
         raise Kvm2Error(TRANSIENT, "fetch", "it", "no more")
     with pytest.raises(Kvm2Error, match="no more"):
-        spool.spool(unread, "image", str(tmp_path))
+        spool.spool(blocks(), "image", str(tmp_path))
 
 
 # -- files
