@@ -45,7 +45,7 @@ options:
     description:
       - Says that no other libvirt daemon uses the storage pools of this hypervisor.
       - A pool that several daemons share could lose a base that another daemon's guests need, so C(netfs) pools, and C(dir) pools on a
-        network filesystem, are refused unless this is V(true).
+        network filesystem or on any of FUSE, are refused unless this is V(true).
     type: bool
     default: false
 """

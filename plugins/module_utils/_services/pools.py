@@ -12,7 +12,10 @@ from .._policy import references
 from .._policy.errors import PERMANENT, Kvm2Error
 from .._policy.model import FILE_POOLS, Inventory
 
-_NETWORK_FILESYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs", "gfs2", "ocfs2", "lustre", "gpfs", "9p", "virtiofs")
+# Besides fuse.*, such as fuse.sshfs and fuse.glusterfs: most of those are network filesystems, and which one is not can only be known by the operator.
+_NETWORK_FILESYSTEMS = (
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "glusterfs", "gfs2", "ocfs2", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2", "afs", "9p",
+    "virtiofs", "fuse")
 
 
 def usable_pool(hypervisor, name, exclusive):
@@ -45,7 +48,7 @@ def _network_filesystem(hypervisor, path):
     if not hypervisor.is_local() or not path:
         return None
     kind = local.filesystem_type(path)
-    return kind if kind in _NETWORK_FILESYSTEMS else None
+    return kind if kind is not None and (kind in _NETWORK_FILESYSTEMS or kind.startswith("fuse.")) else None
 
 
 def sees_pool(hypervisor, pool):

@@ -192,6 +192,18 @@ def test_pools_that_are_not_ours_to_use(hypervisor, kind, words):
     assert check(hypervisor, exclusive=True).failed is (kind != "netfs")
 
 
+@pytest.mark.parametrize("kind, shared", [
+    ("nfs4", True), ("9p", True), ("afs", True), ("fuse", True), ("fuse.sshfs", True), ("fuse.ceph-fuse", True), ("fuse.glusterfs", True),
+    ("ext4", False), ("xfs", False), ("btrfs", False), ("overlay", False), ("tmpfs", False), ("fuseblk", False), (None, False),
+])
+def test_a_folder_on_a_network_filesystem_may_have_other_users(local, monkeypatch, kind, shared):
+    monkeypatch.setattr(pools.local, "filesystem_type", lambda path: kind)
+    found = check(local)
+    assert found.failed is shared and not check(local, exclusive=True).failed
+    if shared:
+        assert f"shared storage ({kind})" in found.msg and "exclusive" in found.msg
+
+
 def test_all_is_well(local):
     local.machine.virt_types = ["kvm", "qemu"]
     done = check(local, controller_time=str(local.machine.now), need={"instances": 1, "capacity": "1GiB"}, require={
