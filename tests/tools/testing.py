@@ -18,6 +18,8 @@ from paths import CACHE, CHECKOUT
 
 # A later -m takes its place: make integration ARGS="-m extended"
 _USUAL = ("-m", "not extended")
+# How the whole is shared among processes; integration tests wait a lot, so two are worth it on one core too.
+_SHARED = ("-n", str(max(2, min(4, os.cpu_count() or 2))), "--no-loadscope-reorder", "--durations=30")
 
 
 def pytest(arguments: list[str]) -> int:
@@ -90,5 +92,6 @@ def test(everything: bool) -> int:
         say(f"FAILED: {', '.join(failed)}. The tests are run all the same, and the whole fails")
     else:
         say("lint and sanity passed; now the tests")
-    code = pytest(["tests/unit", "tests/integration", *([] if everything else _USUAL)])
+    # Integration first: it is one process's whole work, and the unit tests fill the others beside it (see tests/conftest.py).
+    code = pytest(["tests/integration", "tests/unit", *([] if everything else _USUAL), *_SHARED])
     return code or int(bool(failed))

@@ -48,14 +48,14 @@ def _raise(*_arguments):
 
 def test_all_parts_run_and_pytest_is_last(parts):
     assert testing.test(everything=False) == 0
-    assert parts == ["lint", "sanity", ["tests/unit", "tests/integration", "-m", "not extended"]]
+    assert parts == ["lint", "sanity", ["tests/integration", "tests/unit", "-m", "not extended", *testing._SHARED]]
 
 
 @pytest.mark.parametrize("part", [(linting, "lint"), (sanity, "run")])
 def test_a_failed_part_fails_the_whole_and_the_tests_run_all_the_same(parts, monkeypatch, part, capsys):
     monkeypatch.setattr(*part, _raise)
     assert testing.test(everything=False) == 1
-    assert parts[-1][0] == "tests/unit"
+    assert parts[-1][:2] == ["tests/integration", "tests/unit"]
     assert "FAILED" in capsys.readouterr().out
 
 
@@ -72,4 +72,4 @@ def test_failed_tests_fail_the_whole(parts, monkeypatch):
 def test_everything_includes_the_extended_tests_and_the_oldest_core(parts, monkeypatch):
     monkeypatch.setattr(testing, "available", lambda version: [object()])
     assert testing.test(everything=True) == 0
-    assert parts == ["lint", "sanity", "sanity", ["tests/unit"], ["tests/unit", "tests/integration"]]
+    assert parts == ["lint", "sanity", "sanity", ["tests/unit"], ["tests/integration", "tests/unit", *testing._SHARED]]
