@@ -32,9 +32,7 @@ class _Announcer:
 
     def pytest_runtest_logstart(self, nodeid):
         if nodeid.startswith(INTEGRATION):
-            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
-            terminal.ensure_newline()
-            terminal.write_line(f"{time.strftime('%H:%M:%S')} {nodeid}")
+            self.config.pluginmanager.get_plugin("terminalreporter").write(f"\n{time.strftime('%H:%M:%S')} {nodeid}\n", flush=True)
 
 
 def pytest_configure(config):
