@@ -160,6 +160,19 @@ class Hypervisor(ABC):
     def addresses(self, uuid, source):
         """Addresses of a running guest, as model.Address. source: lease, agent or arp. Unknown yet is an empty tuple."""
 
+    @abstractmethod
+    def agent_answers(self, uuid):
+        """Does the guest's agent answer?"""
+
+    @abstractmethod
+    def bound_agent(self, uuid, seconds):
+        """From here on a running guest's agent is waited for so long at each question, where libvirt would wait for ever."""
+
+    @abstractmethod
+    def console_tail(self, path, length):
+        """(the last bytes, at most `length`, of a guest's console log at that path of the hypervisor; are they all of it), or None where it cannot
+        be seen from here."""
+
     # -- networks
 
     @abstractmethod

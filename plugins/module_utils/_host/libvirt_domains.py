@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .._policy.errors import Kvm2Error
 from .._policy.model import STATES, Address, Domain
-from . import classify, convert
+from . import classify, console_log, convert
 from .libvirt_connection import Connection, libvirt
 
 _SOURCES = {"lease": 0, "agent": 1, "arp": 2}
@@ -216,19 +216,39 @@ class DomainCalls(Connection):
             libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
     def addresses(self, uuid, source):
-        handle = self._domain(uuid)
-        if handle is None:
-            return ()
-        try:
-            interfaces = handle.interfaceAddresses(_SOURCES[source], 0) or {}
-        except libvirt.libvirtError as error:
-            if self._is_lost():
-                raise self._error("read", "read the addresses of", f"domain {uuid}", error) from error
-            # No agent yet, or no such source for this guest: not known yet.
-            return ()
+        interfaces = self._interfaces(uuid, source) or {}
         return tuple(
             Address(mac=interface.get("hwaddr") or "", address=entry["addr"], prefix=int(entry.get("prefix") or 0), source=source)
             for interface in interfaces.values() for entry in interface.get("addrs") or ())
+
+    def _interfaces(self, uuid, source):
+        """libvirt's answer, None where there is none: no guest, no agent yet, or no such source for this guest."""
+        handle = self._domain(uuid)
+        if handle is None:
+            return None
+        self._step()
+        try:
+            return handle.interfaceAddresses(_SOURCES[source], 0) or {}
+        except libvirt.libvirtError as error:
+            if self._is_lost():
+                raise self._error("read", "read the addresses of", f"domain {uuid}", error) from error
+            return None
+
+    def agent_answers(self, uuid):
+        # An agent may know of no interface, and one that forbids this question is taken for none.
+        return self._interfaces(uuid, "agent") is not None
+
+    def bound_agent(self, uuid, seconds):
+        handle = self._domain(uuid)
+        try:
+            if handle is not None:
+                handle.agentSetResponseTimeout(seconds)
+        except libvirt.libvirtError as error:
+            if self._is_lost():
+                raise self._error("read", "bound the agent of", f"domain {uuid}", error) from error
+
+    def console_tail(self, path, length):
+        return console_log.tail(path, length) if self.is_local() else None
 
 
 def _ask(handle):

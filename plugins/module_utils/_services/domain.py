@@ -9,16 +9,17 @@ import os
 import time
 from dataclasses import replace
 
-from .._policy import domain_read, mark, names, overlays, references
+from .._host import filesystem
+from .._policy import addresses, domain_read, mark, names, overlays, references
 from .._policy.errors import CONFLICT, PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.plan import Action
-from . import change, converge, deletion, holds, power, requirements
+from . import change, converge, deletion, holds, power, requirements, waiting
 from . import clock as pool_clock
 from .deletion import Doomed
 from .domain_plan import DomainPlan
 from .domain_view import Seen, Target, address_of, drift_of, state_of
 from .instances import domain_of, is_being_deleted
-from .pools import look_around, usable_pool
+from .pools import look_around, sees_pool, usable_pool
 
 # An overlay may be defined over while it is under half an hour old: those that wait for their turn are touched this often, in seconds.
 KEPT_YOUNG = 300
@@ -33,6 +34,8 @@ class DomainService(DomainPlan):
         targets = tuple(self._target(hypervisor, instance, inventory, found) for instance in self.instances)
         # Its free space as it is after the refresh.
         pool = hypervisor.pool(self.pool) or pool
+        if any(_lacks_room(target.domain) for target in targets):
+            pool = self._full(hypervisor, pool, targets)
         host = None
         to_define = [] if self.state == "absent" else [
             self.wanted[target.instance.uid] for target in targets if target.problem is None and self._is_to_be_defined(target)]
@@ -40,10 +43,21 @@ class DomainService(DomainPlan):
             host = requirements.look(hypervisor, [requirements.require_of(wanted) for wanted in to_define])
             requirements.refuse_failed(host.checks, "prepare", f"hypervisor {hypervisor.uri}")
         known = {
-            target.instance.uid: power.known_addresses(
-                hypervisor, target.instance.uid, self._macs(target), self.sources.get(target.instance.uid, ("lease",)))
+            target.instance.uid: waiting.known_addresses(
+                hypervisor, target.instance.uid, self._macs(target), self.sources.get(target.instance.uid, ("lease",)), self.params["wait"]["family"])
             for target in targets if target.there and target.domain.active}
         return Seen(pool, inventory, targets, known, host)
+
+    def _full(self, hypervisor, pool, targets):
+        """The pool with what QEMU can have of its free space, which is less than libvirt tells where some is kept for root."""
+        if self.state == "defined":
+            for target in targets:
+                if _lacks_room(target.domain):
+                    self.context.warn(
+                        f"Instance {target.instance.domain} is paused by an I/O error, mostly a full disk: free space in its pool, then ask for "
+                        "state running, which lets it go on.")
+        room = filesystem.statistics(pool.path) if sees_pool(hypervisor, pool) else None
+        return pool if room is None else replace(pool, available=min(pool.available, room.available))
 
     def _is_to_be_defined(self, target):
         if not target.there:
@@ -133,8 +147,13 @@ class DomainService(DomainPlan):
         return {
             "name": instance.name, "uid": instance.uid, "domain": instance.domain, "state": state,
             "reason": domain.reason if domain is not None else "", "addresses": [address_of(entry) for entry in known],
-            "primary_address": known[0].address if known else None, "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
+            "primary_address": self._primary(known, macs), "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
             "seed": seed_name, "base": base, "hold": self._hold_shown(target, domain, predicted), "drift": drift, "actions": actions}
+
+    def _primary(self, known, macs):
+        """The first address of the wanted family."""
+        found = addresses.usable(known, macs, self.params["wait"]["family"])
+        return found[0].address if found else None
 
     def _hold_shown(self, target, domain, predicted):
         if domain is None:
@@ -338,9 +357,9 @@ class DomainService(DomainPlan):
         if self.state != "running" or what == "none":
             return
         guests = {
-            target.instance.uid: (target.instance.domain, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid])
+            target.instance.uid: waiting.Guest(target.instance.domain, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid])
             for target in targets if self._went_well(target)}
-        outcome = power.wait_all(hypervisor, guests, what, self.wait_timeout, self.params["wait"]["family"])
+        outcome = waiting.wait_all(hypervisor, guests, what, self.wait_timeout, self.params["wait"]["family"])
         for target in targets:
             error = outcome.get(target.instance.uid)
             if error is not None:
@@ -352,11 +371,20 @@ class DomainService(DomainPlan):
             domain = hypervisor.domain(target.instance.uid) if target.problem is None else None
             found = ()
             if domain is not None and domain.active and target.instance.uid in self.wanted:
-                found = power.known_addresses(
-                    hypervisor, domain.uuid, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid])
+                found = waiting.known_addresses(
+                    hypervisor, domain.uuid, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid], self.params["wait"]["family"])
             if target.problem is None:
                 shown.append(self._shown(target, plan, seen, domain, found=found))
+            if self.state == "running" and self.params["wait"]["for"] != "none" and self._went_well(target):
+                # One that was there and is paused again, as on a disk that is still full.
+                error = waiting.trouble(hypervisor, target.instance.domain, domain, self.params["wait"]["for"])
+                if error is not None:
+                    self.context.failed(target.instance.name, error)
         return {"instances": shown}
+
+
+def _lacks_room(domain):
+    return domain is not None and domain.state == "paused" and domain.reason == "ioerror"
 
 
 def _by_path(inventory, path):

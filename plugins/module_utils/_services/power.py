@@ -1,15 +1,14 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stopping guests and waiting for them: all of a set at the same time, each bounded."""
+"""Stopping guests: all of a set at the same time, each bounded."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from .._policy import addresses
-from .._policy.errors import QUOTA, TRANSIENT, Kvm2Error
+from .._policy.errors import TRANSIENT, Kvm2Error
 
 POLL = 0.5
 # A guest that is still booting drops the first request, so it is asked again.
@@ -80,62 +79,3 @@ def _guarded(errors, uuid, function, *args):
         function(*args)
     except Kvm2Error as error:
         errors[uuid] = error
-
-
-def known_addresses(hypervisor, uuid, macs, sources, family=None):
-    """Addresses of our interfaces from the first source that knows any."""
-    for source in sources:
-        found = addresses.usable(hypervisor.addresses(uuid, source), macs, family)
-        if found:
-            return found
-    return ()
-
-
-def wait_all(hypervisor, guests, what, timeout, family, clock=time.monotonic, wait=pause):
-    """Wait until every guest runs (what: running), has an address, or its agent answers. One deadline for all; timeout in seconds.
-
-    guests: {uuid: (name, macs, sources)}. Returns {uuid: None or Kvm2Error}.
-    """
-    waiting, result, until = dict(guests), dict.fromkeys(guests), clock() + timeout
-    last = {}
-    while waiting:
-        for uuid in list(waiting):
-            name, macs, sources = waiting[uuid]
-            domain = hypervisor.domain(uuid)
-            state = "absent" if domain is None else domain.state
-            last[uuid] = f"its state is {state}" + (f" ({domain.reason})" if domain is not None and domain.reason else "")
-            if domain is None or not domain.active or state in ("paused", "crashed"):
-                result[uuid] = _not_running(name, domain, what)
-                del waiting[uuid]
-            elif _has(hypervisor, uuid, macs, sources, what, family):
-                del waiting[uuid]
-        if not waiting or clock() >= until:
-            break
-        wait(min(POLL, max(0.0, until - clock())))
-    for uuid, (name, macs, sources) in waiting.items():
-        seen = ", ".join(entry.address for entry in known_addresses(hypervisor, uuid, macs, sources)) or "none"
-        result[uuid] = Kvm2Error(
-            TRANSIENT, "wait for", f"domain {name} (for: {what})",
-            f"not there within {timeout:g} s; {last[uuid]}, addresses seen from {' and '.join(sources)} of {', '.join(macs) or 'no interface'}: {seen}",
-            f"Look at its console (virsh console {name}); the guest was left as it is.")
-    return result
-
-
-def _has(hypervisor, uuid, macs, sources, what, family):
-    if what == "running":
-        return True
-    if what == "agent":
-        # An agent that answers reports at least the guest's loopback interface.
-        return bool(hypervisor.addresses(uuid, "agent"))
-    return bool(known_addresses(hypervisor, uuid, macs, sources, family))
-
-
-def _not_running(name, domain, what):
-    obj = f"domain {name} (for: {what})"
-    if domain is None:
-        return Kvm2Error("conflict", "wait for", obj, "it has gone", "Something removed it; run again.")
-    if domain.state == "paused" and domain.reason == "ioerror":
-        return Kvm2Error(QUOTA, "wait for", obj, "it is paused by an I/O error, mostly a full disk", "Free space in its pool, then run again: it is resumed.")
-    return Kvm2Error(
-        TRANSIENT, "wait for", obj, f"it is {domain.state}" + (f" ({domain.reason})" if domain.reason else ""),
-        f"See its console and /var/log/libvirt/qemu/{name}.log on the hypervisor.")

@@ -262,8 +262,25 @@ class Guests:
         state = self.machine.domains.get(parse_uid(uuid))
         if state is None or not state.active:
             return ()
-        state.asked += 1
-        if source == "agent" or state.asked <= state.guest.polls:
-            return ()
         macs = [mac.get("address") for mac in parse(state.live).findall("devices/interface/mac")]
+        if source != "lease":
+            reported = state.guest.agent if source == "agent" else state.guest.arp
+            return tuple(Address(mac or macs[0], address, 24, source) for mac, address in reported or ())
+        state.asked += 1
+        if state.asked <= state.guest.polls:
+            return ()
         return tuple(Address(mac, address, 24, source) for mac, address in zip(macs, state.guest.addresses, strict=False))
+
+    @recorded
+    def agent_answers(self, uuid):
+        state = self.machine.domains.get(parse_uid(uuid))
+        return state is not None and state.active and state.guest.agent is not None
+
+    @recorded
+    def bound_agent(self, uuid, seconds):
+        """An agent of the fake answers at once or not at all."""
+
+    @recorded
+    def console_tail(self, path, length):
+        data = self.machine.consoles.get(path) if self.is_local() else None
+        return None if data is None else (data[-length:], len(data) <= length)

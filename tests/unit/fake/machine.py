@@ -78,13 +78,16 @@ class PoolState:
 class Guest:
     """How a domain's guest behaves. addresses: texts like 192.168.122.10; asked `polls` times before it has them.
 
-    stops: "at once", "never", or after how many reads of its state.
+    stops: "at once", "never", or after how many reads of its state.  agent: (interface's MAC or None for its first one, address) of what its agent
+    reports, None where it has no agent.  arp: the same of the neighbour table.
     """
 
     addresses: tuple = ()
     polls: int = 0
     stops: object = "at once"
     writes: bool = True
+    agent: Optional[tuple] = None
+    arp: tuple = ()
 
 
 @dataclass
@@ -136,6 +139,8 @@ class Machine:
         self.files, self.pools, self.domains, self.networks, self.bridges = {}, {}, {}, {}, set()
         self.guest = Guest()
         self.started = 0
+        # {path: bytes} of consoles' logs, which are no files of a pool.
+        self.consoles = {}
 
     def copy(self):
         return copy.deepcopy(self)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._services import power
+from ansible_collections.egress.kvm2.plugins.module_utils._services import power, waiting
 from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL
 from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -23,7 +23,7 @@ def no_waiting(monkeypatch):
 
     def pause(seconds):
         now[0] += seconds
-    for function in (power.stop_all, power.wait_all):
+    for function in (power.stop_all, waiting.wait_all):
         monkeypatch.setattr(function, "__defaults__", tuple(
             (lambda: now[0]) if callable(value) and value is not power.pause else pause if value is power.pause else value
             for value in function.__defaults__))

@@ -115,13 +115,6 @@ def test_a_guest_that_cannot_hear_is_switched_off_without_being_asked(hypervisor
     assert [call.operation for call in hypervisor.writes] == ["destroy"]
 
 
-def test_no_address_in_time_says_what_was_seen(hypervisor):
-    hypervisor.machine.guest = Guest(addresses=())
-    failed = domain(hypervisor, wait={"for": "address", "timeout": "3s"})
-    assert failed.error["kind"] == "transient" and "addresses seen from lease and agent" in failed.msg and failed.changed
-    assert failed.instances[0]["state"] == "provisioning"
-
-
 @pytest.mark.parametrize("xml", [
     "<domain type='qemu'><name>edge.one</name><memory>65536</memory><os><type>hvm</type></os></domain>",
     f"<domain type='qemu'><name>other</name><uuid>{UID}</uuid><memory>65536</memory><os><type>hvm</type></os></domain>"])

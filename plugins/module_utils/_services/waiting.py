@@ -1,0 +1,144 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for guests: all of a set at the same time with one deadline, and what was seen of those that did not come."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Tuple
+
+from .._policy import addresses, console
+from .._policy.errors import CONFLICT, QUOTA, TRANSIENT, Kvm2Error
+from .power import POLL, pause
+
+# An agent that is there but hangs would hold up the wait for all the others.
+AGENT_BOUND = 5
+_STOPPED = ("paused", "pmsuspended", "crashed")
+# What libvirt or an operator's tool pauses a guest for by itself, and lets it go on afterwards.
+_PASSING = ("migration", "save", "dump", "snapshot", "starting up", "shutting down", "postcopy")
+
+
+@dataclass(frozen=True)
+class Guest:
+    """One that is waited for: the domain's name, the MAC addresses of its interfaces, and the sources that can know its addresses, best first."""
+
+    name: str
+    macs: Tuple[str, ...]
+    sources: Tuple[str, ...]
+
+
+def known_addresses(hypervisor, uuid, macs, sources, family=None):
+    """Usable addresses of our interfaces: those of the sources up to the first that knows one of the family, or any where that is None."""
+    found = ()
+    for source in sources:
+        found += hypervisor.addresses(uuid, source)
+        if addresses.usable(found, macs, family):
+            break
+    return addresses.usable(found, macs)
+
+
+def wait_all(hypervisor, guests, what, timeout, family, clock=time.monotonic, wait=pause):
+    """Wait until every guest runs (what: running), has an address of the family (address), or its agent answers (agent). timeout in seconds.
+
+    guests: {uuid: Guest}. Returns {uuid: None or Kvm2Error}. A guest that cannot come any more, since it is off or paused, is not waited for.
+    """
+    waiting, result, until = dict(guests), dict.fromkeys(guests), clock() + timeout
+    if what != "running":
+        for uuid, guest in guests.items():
+            if what == "agent" or "agent" in guest.sources:
+                hypervisor.bound_agent(uuid, AGENT_BOUND)
+    asked = set()
+    while waiting:
+        for uuid in list(waiting):
+            guest, domain = waiting[uuid], hypervisor.domain(uuid)
+            error = trouble(hypervisor, guest.name, domain, what)
+            if error is not None:
+                result[uuid] = error
+                del waiting[uuid]
+            # Asking takes its time where agents hang, but each guest is asked once at least.
+            elif uuid not in asked or clock() < until:
+                asked.add(uuid)
+                if _is_there(hypervisor, uuid, guest, domain, what, family):
+                    del waiting[uuid]
+        if not waiting or clock() >= until:
+            break
+        wait(min(POLL, max(0.0, until - clock())))
+    for uuid, guest in waiting.items():
+        result[uuid] = _too_late(hypervisor, uuid, guest, what, timeout, family)
+    return result
+
+
+def _is_there(hypervisor, uuid, guest, domain, what, family):
+    if what == "agent":
+        return hypervisor.agent_answers(uuid)
+    if what == "address":
+        known = known_addresses(hypervisor, uuid, guest.macs, guest.sources, family)
+        return bool(addresses.usable(known, guest.macs, family))
+    return domain.state in ("running", "blocked")
+
+
+def trouble(hypervisor, name, domain, what):
+    """Why a guest cannot be what is waited for, as a Kvm2Error, or None. domain: model.Domain as it is now."""
+    if domain is None:
+        return Kvm2Error(CONFLICT, "wait for", _object(name, what), "it has gone", "Something removed it; run again.")
+    if domain.active and (domain.state not in _STOPPED or (domain.state == "paused" and domain.reason in _PASSING)):
+        return None
+    console_text = last_words(hypervisor, domain)
+    if domain.state == "paused" and domain.reason == "ioerror":
+        return Kvm2Error(
+            QUOTA, "wait for", _object(name, what), f"it is {state_text(domain)}: an I/O error, mostly a full disk",
+            f"Free space in its pool, then run again: it is resumed.{console_text}")
+    return Kvm2Error(
+        TRANSIENT, "wait for", _object(name, what), f"it is {state_text(domain)}", f"See /var/log/libvirt/qemu/{name}.log on the hypervisor.{console_text}")
+
+
+def _too_late(hypervisor, uuid, guest, what, timeout, family):
+    domain = hypervisor.domain(uuid)
+    seen = [f"{source}: {_reported(hypervisor, uuid, guest.macs, source)}" for source in guest.sources]
+    if "agent" not in guest.sources:
+        seen.append("its agent answers" if hypervisor.agent_answers(uuid) else "its agent does not answer")
+    wanted = f" with an {_FAMILY_TEXTS[family]} address" if what == "address" and family else ""
+    return Kvm2Error(
+        TRANSIENT, "wait for", _object(guest.name, what),
+        f"it is not there{wanted} within {timeout:g} s; its state is {state_text(domain)}; addresses seen of {', '.join(guest.macs) or 'no interface'}: "
+        + "; ".join(seen), f"The guest was left as it is.{last_words(hypervisor, domain)}")
+
+
+_FAMILY_TEXTS = {"ipv4": "IPv4", "ipv6": "IPv6"}
+
+
+def _reported(hypervisor, uuid, macs, source):
+    """The addresses of our interfaces that a source reports, also those that do not count, such as link-local ones."""
+    ours = {mac.lower() for mac in macs}
+    found = [entry.address for entry in hypervisor.addresses(uuid, source) if entry.mac.lower() in ours]
+    if found or source != "agent":
+        return ", ".join(found) or "none"
+    return "none" if hypervisor.agent_answers(uuid) else "it does not answer"
+
+
+def state_text(domain):
+    if domain is None:
+        return "absent"
+    return domain.state + (f" ({domain.reason})" if domain.reason else "")
+
+
+def _object(name, what):
+    return f"domain {name} (for: {what})"
+
+
+def last_words(hypervisor, domain):
+    """A sentence with the last lines of a guest's console, or with where to look for them."""
+    if domain is None:
+        return ""
+    path = console.log_path(domain.guest_xml or domain.any_xml)
+    if path is None:
+        return f" Its console is not logged; look at it with: virsh console {domain.name}"
+    found = hypervisor.console_tail(path, console.TAIL)
+    if found is None:
+        return f" Its console is logged to {path} on the hypervisor, which cannot be read from here."
+    lines = console.last_lines(*found)
+    if not lines:
+        return f" It has written nothing to its console ({path})."
+    return f" The last lines of its console ({path}):\n" + "\n".join(lines)
