@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import select
+import socket
 import threading
 from dataclasses import replace
 
@@ -274,6 +276,64 @@ def test_tls_with_an_authority_of_its_own(folder, authority):
         with pytest.raises(Kvm2Error, match="ca_path") as caught:
             content(f"{url}/plain/image")
         assert caught.value.kind == "permanent"
+
+
+class Tunnel(odd_server.Handler):
+    """Connects to where it is asked to, for one user, and passes on what it cannot read."""
+
+    def do_CONNECT(self):
+        self.server.requests.append((self.command, self.path, dict(self.headers.items())))
+        if self.headers.get("Proxy-Authorization") != odd_server.PASSWORD:
+            return self._say(407)
+        host, _colon, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=5) as link:
+            self.send_response(200)
+            self.end_headers()
+            ends = {link: self.connection, self.connection: link}
+            while True:
+                for one in select.select(list(ends), [], [], 5)[0]:
+                    data = one.recv(65536)
+                    if not data:
+                        self.close_connection = True
+                        return None
+                    ends[one].sendall(data)
+
+
+@pytest.fixture
+def tunnel(folder, monkeypatch):
+    """The proxy's requests, and a function that sets its user and password in the environment."""
+    server = odd_server.Server(folder, handler=Tunnel)
+    with serving(server) as address:
+        monkeypatch.setenv("no_proxy", "")
+
+        def set_user(login):
+            monkeypatch.setenv("https_proxy", address.replace("//", f"//{login}"))
+        yield server.requests, set_user
+
+
+def test_tls_through_a_proxy_that_connects(folder, authority, tunnel):
+    requests, set_user = tunnel
+    set_user("someone:secret@")
+    options = replace(OPTIONS, ca_path=authority.ca, use_proxy=True, headers={"X-Token": "secret"}, username="someone", password="secret")
+    with serving_tls(folder, authority) as url:
+        assert content(f"{url}/token/image", options) == DATA
+        # What breaks off is taken up through the proxy again.
+        assert content(f"{url}/drop/image", options) == DATA
+        assert [(method, path) for method, path, _headers in requests] == [("CONNECT", url.partition("//")[2])] * 3
+        # What is meant for the server is no business of the proxy's.
+        assert all(set(headers) <= {"Host", "Proxy-Authorization"} for _method, _path, headers in requests), requests
+        with pytest.raises(Kvm2Error, match="ca_path"):
+            content(f"{url}/plain/image", replace(options, ca_path=None))
+
+
+def test_a_proxy_that_does_not_connect(folder, authority, tunnel):
+    requests, set_user = tunnel
+    set_user("")
+    with serving_tls(folder, authority) as url:
+        with pytest.raises(Kvm2Error, match="407"):
+            content(f"{url}/plain/image", replace(OPTIONS, ca_path=authority.ca, use_proxy=True))
+        assert requests
+        assert content(f"{url}/plain/image", replace(OPTIONS, ca_path=authority.ca)) == DATA
 
 
 def test_client_certificate(folder, authority):
