@@ -15,7 +15,9 @@ requirements:
 options:
   uri:
     description:
-      - The libvirt URI of the hypervisor.
+      - The libvirt URI of the hypervisor, such as V(qemu:///system), V(qemu:///session), V(qemu+unix:///system?socket=/run/libvirt/libvirt-sock),
+        V(qemu+ssh://root@hypervisor:22/system?keyfile=/root/.ssh/kvm2), V(qemu+tls://hypervisor/system) or V(qemu+tcp://127.0.0.1/system).
+      - Nothing ever asks a question. Where ssh would ask for a password or about a host key, the module fails and says so.
       - A URI that names no host, such as V(qemu:///system), is local. The module then sees the pool's files and its figures and guarantees
         are better for it. A role therefore runs the modules on the hypervisor.
       - Falls back to the environment variable E(KVM2_URI) where it is not given.
@@ -24,6 +26,7 @@ options:
   connect_timeout:
     description:
       - How long opening the connection may take, as a duration such as V(10s). A bare number is seconds.
+      - A daemon that is being restarted, or has too many clients for the moment, is tried again for up to five seconds of it.
     type: str
     default: 10s
   keepalive_interval:
@@ -38,9 +41,19 @@ options:
     default: 3
   timeout:
     description:
-      - The hard deadline for the whole module, as a duration such as V(90s), V(10m) or V(1h).
+      - The hard deadline for the whole module, as a duration such as V(90s), V(10m) or V(1h). When it is over the work ends at its next step; what
+        is blocked then is cut off some seconds later. The failure is of the kind V(transient) and lists what was done.
     type: str
     default: 1h
+  ssh_known_hosts:
+    description:
+      - The file with the known host keys for O(uri) over C(qemu+ssh) and for O(ssh_jump_host), an absolute path on the machine the module runs on.
+        By default that of the user that runs the module.
+    type: path
+  ssh_jump_host:
+    description:
+      - The host that is gone through to reach O(uri) over C(qemu+ssh), as V([user@]host[:port]). The C(keyfile) of the URI is offered there too.
+    type: str
   exclusive:
     description:
       - Says that no other libvirt daemon uses the storage pools of this hypervisor.

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from ansible.module_utils.basic import env_fallback
 
+from .._policy import connection_uri
 from .._policy.errors import InvalidInput
 from .._policy.units import parse_duration
 
@@ -21,27 +23,37 @@ def connection_arguments(timeout):
         "keepalive_interval": {"type": "str", "default": "5s"},
         "keepalive_count": {"type": "int", "default": 3},
         "timeout": {"type": "str", "default": timeout},
+        "ssh_known_hosts": {"type": "path"},
+        "ssh_jump_host": {"type": "str"},
         "exclusive": {"type": "bool", "default": False},
     }
 
 
 @dataclass(frozen=True)
 class Connection:
-    """uri, and times in seconds."""
+    """uri, times in seconds, and connection_uri.Ssh."""
 
     uri: str
     connect_timeout: float
     keepalive_interval: float
     keepalive_count: int
     timeout: float
+    ssh: connection_uri.Ssh
+
+    @property
+    def is_local(self):
+        return connection_uri.parse(self.uri).is_local
 
 
 def parse_connection(params, longest_timeout=None):
     connect_timeout = parse_duration(params["connect_timeout"], "connect_timeout")
     interval = parse_duration(params["keepalive_interval"], "keepalive_interval")
     timeout = parse_duration(params["timeout"], "timeout")
-    if not params["uri"].strip():
-        raise InvalidInput("uri ''", "it is empty", "Give a libvirt URI such as qemu:///system.")
+    uri = connection_uri.parse(params["uri"])
+    ssh = connection_uri.Ssh(params["ssh_known_hosts"], params["ssh_jump_host"])
+    connection_uri.check_ssh(uri, ssh)
+    if ssh.known_hosts is not None and not os.access(ssh.known_hosts, os.R_OK):
+        raise InvalidInput(f"ssh_known_hosts {ssh.known_hosts}", "there is no such file that can be read", "It has to be on the machine the module runs on.")
     if connect_timeout <= 0 or timeout <= 0:
         raise InvalidInput("connect_timeout and timeout", "they must be longer than 0", "Give a duration such as 10s.")
     if interval < 1 or params["keepalive_count"] < 1:
@@ -50,4 +62,4 @@ def parse_connection(params, longest_timeout=None):
         raise InvalidInput(
             f"timeout {params['timeout']!r}", f"it may be at most {longest_timeout / 3600:g} hours",
             "An import that runs longer could meet the collector of half-made images.")
-    return Connection(params["uri"], connect_timeout, interval, params["keepalive_count"], timeout)
+    return Connection(params["uri"], connect_timeout, interval, params["keepalive_count"], timeout, ssh)

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import sys
+import traceback
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._host import libvirt_connection, libvirt_hypervisor, python_libraries, turn
-from .._host.controller import ControllerGone, ControllerWatch
-from .._host.deadline import Deadline, end_now
+from .._host import ending, libvirt_connection, libvirt_hypervisor, python_libraries, storage, turn
+from .._host.controller import ControllerWatch
+from .._host.deadline import Deadline
+from .._host.ending import EndedEarly, end_now
 from .._host.journal import Journal, who
 from .._host.status import StatusFile
 from .._policy import names, progress
@@ -37,50 +40,107 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True, **constraints)
     context = Context(nonce=new_nonce, warn=module.warn)
     context.turn = turn.take
-    plan = result = None
     status = StatusFile(os.environ.get(progress.TOKEN))
 
-    def leave():
-        status.remove()
-        end_now()
+    def describe(error):
+        return failure(context, [(None, error)], {})
 
-    watch = ControllerWatch(leave)
+    def leave(result):
+        status.remove()
+        ending.leave(result)
+
+    watch = ControllerWatch(leave, describe=describe)
     context.progress, context.check_stop = status.write, watch.check
+    link = _Link(module, watch, leave, describe)
+    outcome = _Outcome(describe)
     try:
-        if connect:
-            _require_libraries()
-            connection = parse_connection(module.params, longest_timeout)
-            deadline = context.deadline = Deadline(connection.timeout, connection.uri)
-        if module.check_mode:
-            context.nonce = lambda: names.PREDICTED_NONCE
-            context.pool_time = clock.newest_seen
-            context.turn = turn.no_turn
-        service = service_class(module.params, context)
-        hypervisor = None
-        if connect:
-            hypervisor = libvirt_hypervisor.LibvirtHypervisor(
-                connection.uri, deadline, connection.connect_timeout, connection.keepalive_interval, connection.keepalive_count,
-                run_command=module.run_command, journal=Journal(module._name, who()), step=watch.step)
-            hypervisor.why = f"state {module.params['state']} was asked for" if module.params.get("state") else ""
-        try:
+        with outcome:
+            service, hypervisor = _prepare(module, context, link, service_class, longest_timeout if connect else None, connect)
             plan, result = carry_out(service, hypervisor, module.check_mode)
-        finally:
-            if hypervisor is not None:
-                hypervisor.close()
-    except Kvm2Error as error:
-        _fail(module, context, [(None, error)], {})
-    except ControllerGone as gone:
-        _fail(module, context, [(None, gone.error)], {})
+            outcome.failed = bool(context.failures)
+            outcome.result = failure(context, context.failures, result) if context.failures else finish(plan, result, module._diff)
     finally:
+        clean = link.close()
+        storage.close()
         if watch.gone:
             module.log("Ended early: the controller that asked for this work has gone.")
         watch.cancel()
         status.remove()
-        if context.deadline is not None:
-            context.deadline.cancel()
-    if context.failures:
-        _fail(module, context, context.failures, result)
-    module.exit_json(**finish(plan, result, module._diff))
+    _answer(functools.partial(module.fail_json, exception=outcome.trace) if outcome.failed else module.exit_json, outcome.result, clean)
+
+
+class _Outcome:
+    """What a run comes to. Around the work it is the one place that takes every error, also one that nobody expected, so that each gives a result."""
+
+    def __init__(self, describe):
+        self._describe = describe
+        self.failed, self.result, self.trace = False, {}, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, _kind, problem, _trace):
+        if not isinstance(problem, Exception):
+            return False
+        if not isinstance(problem, (Kvm2Error, EndedEarly)):
+            self.trace = "".join(traceback.format_exception(type(problem), problem, problem.__traceback__))
+            problem = _unexpected(problem)
+        self.failed, self.result = True, self._describe(getattr(problem, "error", problem))
+        return True
+
+
+def _prepare(module, context, link, service_class, longest_timeout, connect):
+    """(service, hypervisor or None). Wrong input is told before anything is connected to."""
+    if connect:
+        _require_libraries()
+        connection = parse_connection(module.params, longest_timeout)
+        context.deadline = link.bound(connection)
+        context.check_stop = link.check
+    if module.check_mode:
+        context.nonce = lambda: names.PREDICTED_NONCE
+        context.pool_time = clock.newest_seen
+        context.turn = turn.no_turn
+    service = service_class(module.params, context)
+    return service, link.open(connection) if connect else None
+
+
+class _Link:
+    """The connection of a run, and its deadline."""
+
+    def __init__(self, module, watch, leave, describe):
+        self._module, self._watch, self._leave, self._describe = module, watch, leave, describe
+        self._deadline = self._hypervisor = None
+
+    def bound(self, connection):
+        """The Deadline of the work, from here on."""
+        self._deadline = Deadline(connection.timeout, connection.uri, leave=self._leave, describe=self._describe)
+        return self._deadline
+
+    def open(self, connection):
+        module = self._module
+        if connection.is_local:
+            # It starts while the connection is opened.
+            storage.prepare()
+        self._hypervisor = libvirt_hypervisor.LibvirtHypervisor(
+            connection.uri, self._deadline, connection.connect_timeout, connection.keepalive_interval, connection.keepalive_count,
+            ssh=connection.ssh, run_command=module.run_command, journal=Journal(module._name, who()), step=self.step)
+        self._hypervisor.why = f"state {module.params['state']} was asked for" if module.params.get("state") else ""
+        return self._hypervisor
+
+    def step(self):
+        self._watch.step()
+        self._deadline.step()
+
+    def check(self):
+        self._watch.check()
+        self._deadline.check()
+
+    def close(self):
+        """False where something of the connection could not be closed, so that the process has to be ended at once. The deadline is over before:
+        what is done stays done, whatever the closing comes to."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        return self._hypervisor is None or self._hypervisor.close() is not False
 
 
 def carry_out(service, hypervisor, check):
@@ -118,8 +178,31 @@ def failure(context, failures, result):
         actions=[action.as_dict() for action in context.done])
 
 
-def _fail(module, context, failures, result):
-    module.fail_json(**failure(context, failures, result))
+def _unexpected(fault):
+    text = " ".join(str(fault).split())
+    return Kvm2Error(
+        PERMANENT, "finish", "the work", f"{type(fault).__name__}: {text}" if text else type(fault).__name__,
+        "This is a fault of the collection: report it with the traceback that ANSIBLE_DISPLAY_TRACEBACK=error shows. Running again is safe.")
+
+
+def _answer(method, result, clean):
+    """Print the result and end. Where nobody reads it any more, or something of the connection is blocked, nothing may wait for that."""
+    try:
+        method(**result)
+    except SystemExit as ended:
+        if not _flush() or not clean:
+            end_now(code=ended.code)
+        raise
+    except BrokenPipeError:
+        end_now()
+
+
+def _flush():
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def _require_libraries():

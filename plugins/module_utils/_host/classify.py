@@ -31,26 +31,27 @@ CONFIG_UNSUPPORTED = 67
 OPERATION_TIMEOUT = 68
 NO_SNAPSHOT = 72
 AGENT_UNRESPONSIVE = 86
+AUTH_UNAVAILABLE = 79
 NO_DOMAIN_METADATA = 80
 RESOURCE_BUSY = 87
 ACCESS_DENIED = 88
 STORAGE_VOL_EXIST = 90
 
+NO_RIGHTS = {AUTH_FAILED, AUTH_UNAVAILABLE, OPERATION_DENIED, ACCESS_DENIED}
 MISSING = {NO_DOMAIN, NO_NETWORK, NO_STORAGE_POOL, NO_STORAGE_VOL}
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_START_DAEMON = "Check that libvirtd (or virtqemud) is running on the hypervisor and that this user may use its socket."
-_RIGHTS = "Run as root or as a member of the libvirt group, or see the daemon's access control."
+RIGHTS = "Run as root or as a member of the libvirt group, or see the daemon's access control."
 
 
 def classify(operation, code, os_error=0):
-    """(kind, hint) of a failure.
+    """(kind, hint) of a failure on an open connection; for opening one see classify_open.
 
-    operation: open, read, refresh, create-volume, delete-volume, resize-volume, upload, download, define, metadata, start, stop, undefine,
+    operation: read, refresh, create-volume, delete-volume, resize-volume, upload, download, define, metadata, start, stop, undefine,
     resize-disk.  os_error: the errno that libvirt reports beside SYSTEM_ERROR (its int1).
     """
-    if code in (AUTH_FAILED, OPERATION_DENIED, ACCESS_DENIED):
-        return PERMANENT, _RIGHTS
+    if code in NO_RIGHTS:
+        return PERMANENT, RIGHTS
     if code in (RPC, OPERATION_TIMEOUT, AGENT_UNRESPONSIVE, RESOURCE_BUSY):
         return TRANSIENT, "Try again."
     if os_error in _FULL and code in (SYSTEM_ERROR, INTERNAL_ERROR):
@@ -58,21 +59,22 @@ def classify(operation, code, os_error=0):
     per_operation = _TABLE.get(operation, {})
     if code in per_operation:
         return per_operation[code]
-    if operation == "open":
-        if code == SYSTEM_ERROR and os_error in (errno.EACCES, errno.EPERM):
-            return PERMANENT, _RIGHTS
-        return TRANSIENT, _START_DAEMON
     if code in MISSING:
         return CONFLICT, "It was removed while this ran; run again."
     return PERMANENT, ""
 
 
+# What passes by itself within moments: libvirt has refused the call before it did anything, whichever it was. It has no codes of their own for
+# these, so the text is looked at as well, only to wait a little and never to decide.
+_PASSING = ((INTERNAL_ERROR, "asynchronous jobs running"), (OPERATION_INVALID, "is still being allocated"))
+
+
+def is_passing(code, text):
+    """Is it worth to wait a moment and do the same call again? For no other failure it is."""
+    return any(code == known and part in text for known, part in _PASSING)
+
+
 _TABLE = {
-    "open": {
-        NO_CONNECT: (PERMANENT, "Check the URI, such as qemu:///system or qemu+ssh://root@host/system."),
-        INVALID_ARG: (PERMANENT, "Check the URI, such as qemu:///system or qemu+ssh://root@host/system."),
-        XML_ERROR: (PERMANENT, "Check the URI."),
-    },
     "refresh": {
         INTERNAL_ERROR: (TRANSIENT, "A job runs in the pool; try again once it is done."),
         OPERATION_INVALID: (PERMANENT, "Start the pool: virsh pool-start NAME."),

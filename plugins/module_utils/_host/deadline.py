@@ -6,40 +6,56 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 import time
 
+from .._policy.errors import TRANSIENT, Kvm2Error
+from .ending import EndedEarly, leave, plain_failure
+
+# Seconds after the time is over. First the work is asked to end, and may still clean up; then the connection is cut, which frees a call that
+# waits for the peer; what is still blocked then ends together with the process.
+CUT, LEAVE = 3.0, 6.0
+# Where nothing but a connection is being opened there is nothing to clean up.
+LEAVE_OPENING = 3.0
+
+_HINT = "Check that the hypervisor and its storage answer (virsh -c URI list; virsh pool-refresh), or raise the timeout; then run again."
+
+
+class DeadlinePassed(EndedEarly):
+    """The whole time is over."""
+
 
 class Deadline:
-    """A thread that ends the process when a time is over.
+    """A thread that ends the work when a time is over, and the process where the work does not end.
 
-    narrow(seconds, act, object) sets a nearer limit for one act, widen() takes it back. At the end the process prints a failure that Ansible
-    shows, ends the children it has started (libvirt's ssh), and exits.
+    narrow(seconds, act, object, hint) sets a nearer limit for one act, widen() takes it back. `cut` is called to free what waits for the peer;
+    whoever opens a connection sets it. A process that has to be ended prints describe(Kvm2Error) as JSON before, ends its children (libvirt's
+    ssh), and exits. step(), check() and passed tell the work that its time is over.
     """
 
-    def __init__(self, seconds, uri, clock=time.monotonic, leave=None):
+    def __init__(self, seconds, uri, clock=time.monotonic, leave=leave, describe=plain_failure):
         self._clock = clock
-        self._leave = leave or _leave
-        self._overall = clock() + seconds
-        self._seconds = seconds
-        self._uri = uri
+        self._leave, self._describe = leave, describe
+        self._overall = _Limit(
+            clock() + seconds, "finish within its timeout the work on", f"hypervisor {uri}", f"it is not done after {seconds:g} s", _HINT,
+            [(0.0, self._stop), (CUT, self._cut), (LEAVE, self._end)])
         self._near = None
-        self._work = ("finish within its timeout the work on", f"hypervisor {uri}")
+        self._told = False
+        self.cut = None
         self._changed = threading.Condition()
         self._done = False
         self._thread = threading.Thread(target=self._watch, name="kvm2-deadline", daemon=True)
         self._thread.start()
 
-    def narrow(self, seconds, act, obj):
+    def narrow(self, seconds, act, obj, hint=_HINT):
         with self._changed:
-            self._near = (self._clock() + seconds, seconds, act, obj)
+            self._near = _Limit(
+                self._clock() + seconds, act, obj, f"no answer within {seconds:g} s", hint, [(0.0, self._cut), (LEAVE_OPENING, self._end)])
             self._changed.notify()
 
     def working_on(self, act, obj):
         """Say what goes on from here, so that a failure at the overall limit names it."""
-        self._work = (act, obj)
+        self._overall.act, self._overall.obj = act, obj
 
     def widen(self):
         with self._changed:
@@ -55,63 +71,65 @@ class Deadline:
 
     def remaining(self):
         """Seconds left of the overall time, at least 0."""
-        return max(0.0, self._overall - self._clock())
+        return max(0.0, self._overall.at - self._clock())
+
+    @property
+    def passed(self):
+        """The Kvm2Error of the limit that is over, or None."""
+        return next((limit.error() for limit in (self._near, self._overall) if limit is not None and limit.over), None)
+
+    def check(self):
+        """Raise a Kvm2Error where the time is over; for loops and threads."""
+        error = self.passed
+        if error is not None:
+            raise error
+
+    def step(self):
+        """Raise DeadlinePassed once where the whole time is over: the cleaning up that follows needs further steps."""
+        if self._overall.over and not self._told and threading.current_thread() is threading.main_thread():
+            self._told = True
+            raise DeadlinePassed(self._overall.error())
 
     def _watch(self):
         with self._changed:
             while not self._done:
-                due = (self._overall, self._seconds, *self._work)
-                if self._near is not None and self._near[0] < due[0]:
-                    due = self._near
-                left = due[0] - self._clock()
-                if left <= 0:
-                    self._leave(_failure(due, self._uri))
-                    return
-                self._changed.wait(left)
+                limit = self._overall
+                if self._near is not None and self._near.due() < limit.due():
+                    limit = self._near
+                left = limit.due() - self._clock()
+                if left > 0:
+                    self._changed.wait(left)
+                    continue
+                limit.over = True
+                act = limit.stages.pop(0)[1]
+                if act == self._end:
+                    break
+                act()
+            else:
+                return
+        # Without the lock: whoever is to print the result must not wait for this thread.
+        self._end()
+
+    def _stop(self):
+        """limit.over is what the work looks at."""
+
+    def _cut(self):
+        if self.cut is not None:
+            self.cut()
+
+    def _end(self):
+        self._leave(json.dumps(dict(self._describe(self.passed), failed=True)))
 
 
-def _failure(due, uri):
-    seconds, act, obj = due[1:]
-    hint = "Check that the hypervisor and its storage answer (virsh -c URI list; virsh pool-refresh), or raise the timeout; then run again."
-    message = f"Failed to {act} {obj}: no answer within {seconds:g} s. {hint}"
-    error = {"kind": "transient", "code": None, "act": act, "object": obj, "hint": hint, "message": message}
-    return json.dumps({"failed": True, "changed": False, "msg": message, "error": error, "errors": [error], "actions": [], "uri": uri})
+class _Limit:
+    """at: when the time is over.  stages: what is done then, as (seconds after it, function)."""
 
+    def __init__(self, at, act, obj, cause, hint, stages):
+        self.at, self.act, self.obj, self.cause, self.hint, self.stages = at, act, obj, cause, hint, stages
+        self.over = False
 
-def _leave(text):
-    end_now(("\n" + text + "\n").encode())
+    def due(self):
+        return self.at + self.stages[0][0]
 
-
-def end_now(data=b""):
-    """End this process and its children at once, after writing data for whoever reads its output.
-
-    A blocked call cannot be interrupted, so neither finally blocks nor atexit handlers run.
-    """
-    for pid in children():
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
-    try:
-        while data:
-            data = data[os.write(1, data):]
-    except OSError:
-        # Nobody reads it any more; that must not keep the process.
-        pass
-    os._exit(1)
-
-
-def children():
-    """Process ids whose parent is this process."""
-    me, found = str(os.getpid()), []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
-                fields = stat.read().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if len(fields) > 1 and fields[1] == me:
-            found.append(int(entry))
-    return found
+    def error(self):
+        return Kvm2Error(TRANSIENT, self.act, self.obj, self.cause, self.hint)

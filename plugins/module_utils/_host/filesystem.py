@@ -5,27 +5,23 @@
 
 from __future__ import annotations
 
-import os
-
 from .._policy.space import Filesystem
+from . import storage
 
 
 def statistics(path):
     """space.Filesystem of the one a path lies on, read at this moment; None where the path cannot be seen."""
     try:
-        stat = os.statvfs(path)
+        size, blocks, free, available, files, files_available = storage.touch("statvfs", path)
     except OSError:
         return None
-    size = stat.f_frsize
-    counts_inodes = stat.f_files > 0
-    return Filesystem(
-        stat.f_blocks * size, stat.f_bfree * size, stat.f_bavail * size, stat.f_files if counts_inodes else None,
-        stat.f_favail if counts_inodes else None)
+    counts_inodes = files > 0
+    return Filesystem(blocks * size, free * size, available * size, files if counts_inodes else None, files_available if counts_inodes else None)
 
 
 def same(path, other):
     """Do two paths lie on one filesystem? False where one of them cannot be seen."""
     try:
-        return os.stat(path).st_dev == os.stat(other).st_dev
+        return storage.touch("device", path) == storage.touch("device", other)
     except OSError:
         return False

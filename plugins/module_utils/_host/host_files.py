@@ -13,9 +13,9 @@ import grp
 import os
 import pwd
 import re
-import stat as modes
 
 from .._policy.host_state import GuestsService, HostState, Kvm, Node, User
+from . import storage, storage_worker
 
 KVM_GET_API_VERSION, KVM_API_VERSION = 0xAE00, 12
 _IFF_UP = 1
@@ -84,32 +84,17 @@ def kvm(root="/"):
 
 
 def node(path):
-    """host_state.Node of a folder or device. Raises OSError where it cannot be seen."""
-    found = os.stat(path)
-    return Node(
-        path, found.st_uid, found.st_gid, modes.S_IMODE(found.st_mode) & 0o777, _attribute(path, "system.posix_acl_access") is not None,
-        (_attribute(path, "security.selinux") or b"").rstrip(b"\0").decode("utf-8", "replace") or None)
-
-
-def _attribute(path, name):
-    try:
-        return os.getxattr(path, name)
-    except OSError:
-        return None
+    """host_state.Node of a device. Raises OSError where it cannot be seen."""
+    return Node(*storage_worker.node(path))
 
 
 def folders(path):
     """host_state.Nodes of a folder and of all above it, from / down, those that a symlink leads through included."""
-    found = {}
-    for start in (os.path.abspath(path), os.path.realpath(path)):
+    above = {}
+    for start in (os.path.abspath(path), storage.touch("realpath", path)):
         parts = start.split(os.sep)
-        for length in range(1, len(parts) + 1):
-            above = os.sep.join(parts[:length]) or os.sep
-            try:
-                found[above] = node(above)
-            except OSError:
-                return tuple(found.values())
-    return tuple(found.values())
+        above.update(dict.fromkeys(os.sep.join(parts[:length]) or os.sep for length in range(1, len(parts) + 1)))
+    return tuple(Node(*found) for found in storage.touch("look_at_all", path, list(above)))
 
 
 def user(uid, gid):

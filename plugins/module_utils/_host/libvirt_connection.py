@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 import traceback
-from urllib.parse import urlsplit
 
+from .._policy import connection_uri
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
-from . import classify
+from . import classify, ssh_command
+from .classify_open import classify_open
+from .line import Line
 
 try:
     import libvirt
@@ -21,51 +25,115 @@ except ImportError:
 
 RETRIES = 8
 FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.5
+# Seconds in which a daemon that restarts, or has too many clients for the moment, is tried again; never longer than connect_timeout.
+OPEN_AGAIN = 5.0
+# Seconds that closing may take before the line is cut, and after it.
+CLOSE = 3.0
 
 
 class Connection:
-    """connect_timeout and keepalive_interval in seconds. `deadline` bounds what libvirt itself cannot bound."""
+    """connect_timeout, keepalive_interval and open_again in seconds. `deadline` bounds what libvirt itself cannot bound.
 
-    def __init__(self, uri, deadline, connect_timeout=10, keepalive_interval=5, keepalive_count=3):
+    ssh: connection_uri.Ssh. Nothing else in the process may open sockets while this is made: those that appear meanwhile are taken for the
+    connection's own, and are shut down where it has to be cut.
+    """
+
+    def __init__(self, uri, deadline, connect_timeout=10, keepalive_interval=5, keepalive_count=3, ssh=None, open_again=OPEN_AGAIN):
         self.uri = uri
+        self._parsed = _parse(uri)
         self._deadline = deadline
         self._closed_by_peer = threading.Event()
-        self._events = _EventLoop.shared()
-        deadline.narrow(connect_timeout, "connect to", f"hypervisor {uri}")
+        self._conn = None
+        self._loop = _EventLoop.join()
+        self._line = Line("ssh" in self._parsed.transport)
+        obj = f"hypervisor {uri}"
+        deadline.cut = self._line.cut
+        deadline.narrow(connect_timeout, "connect to", obj, _silent(self._parsed.transport))
         try:
-            self._conn = self._call("open", "connect to", f"hypervisor {uri}", libvirt.open, uri)
+            with _ssh_program(self._parsed, ssh, connect_timeout) as command:
+                self._conn = self._open(connection_uri.without_questions(self._parsed, command), min(open_again, connect_timeout))
+            self._line.opened()
+            self._call("open", "watch", obj, self._conn.registerCloseCallback, _note, self._closed_by_peer)
+            self._keep_alive(int(keepalive_interval), int(keepalive_count))
+        except BaseException:
+            self.close()
+            raise
         finally:
             deadline.widen()
-        self._call("open", "watch", f"hypervisor {uri}", self._conn.registerCloseCallback, self._on_close, None)
-        if not self.is_local() or keepalive_interval:
-            self._call("open", "watch", f"hypervisor {uri}", self._conn.setKeepAlive, int(keepalive_interval), int(keepalive_count))
 
-    def _on_close(self, conn, reason, opaque):
-        self._closed_by_peer.set()
+    def _open(self, uri, again):
+        until, pause = time.monotonic() + again, FIRST_PAUSE
+        while True:
+            try:
+                return libvirt.open(uri)
+            except libvirt.libvirtError as error:
+                verdict = self._verdict(error)
+                if not verdict.again or self._deadline.passed is not None or time.monotonic() + pause > until:
+                    raise self._error("open", "connect to", f"hypervisor {self.uri}", error) from error
+            threading.Event().wait(pause)
+            pause = min(pause * 2, 1.0)
+
+    def _verdict(self, error):
+        return classify_open(self._parsed.transport, error.get_error_code(), error.get_int1() or 0, error.get_error_message() or "")
+
+    def _keep_alive(self, interval, count):
+        try:
+            self._conn.setKeepAlive(interval, count)
+        except libvirt.libvirtError as error:
+            # A driver inside this process has no line to keep.
+            if error.get_error_code() != classify.NO_SUPPORT:
+                raise self._error("open", "watch", f"hypervisor {self.uri}", error) from error
 
     def close(self):
-        # A close can wait behind a blocked call; it is given some seconds and then left to the end of the process.
-        closer = threading.Thread(target=self._close, name="kvm2-close", daemon=True)
-        closer.start()
-        closer.join(5)
+        """Within some seconds, whatever the peer does. False where a thread is still blocked in it: only the end of the process frees that."""
+        if self._conn is not None:
+            # A close can wait behind a blocked call, or for an answer of a frozen peer.
+            closer = threading.Thread(target=self._close, args=(self._conn,), name="kvm2-close", daemon=True)
+            closer.start()
+            closer.join(CLOSE)
+            if closer.is_alive():
+                self._line.cut()
+                closer.join(CLOSE)
+            if closer.is_alive():
+                return False
+            self._conn = None
+        self._deadline.cut = None
+        if self._loop is not None:
+            self._loop.leave()
+            self._loop = None
+        return True
 
-    def _close(self):
+    def _close(self, conn):
         try:
-            self._conn.unregisterCloseCallback()
-            self._conn.close()
+            conn.unregisterCloseCallback()
+        except libvirt.libvirtError:
+            pass
+        try:
+            # Something still holds an object of the connection, which keeps it open.
+            if conn.close() > 0:
+                self._line.cut()
         except libvirt.libvirtError:
             pass
 
     def is_local(self):
-        return not urlsplit(self.uri).hostname
+        return self._parsed.is_local
 
     def _error(self, operation, act, obj, error):
+        passed = self._deadline.passed
+        if passed is not None and (operation == "open" or self._is_lost()):
+            # The line was cut because of the deadline: that is the cause, and not what libvirt makes of it.
+            return passed
         code = error.get_error_code()
-        kind, hint = classify.classify(operation, code, error.get_int1() or 0)
-        if operation != "open" and self._is_lost():
+        if operation == "open":
+            verdict = self._verdict(error)
+            kind, hint = verdict.kind, verdict.hint
+        elif self._is_lost():
             kind, hint = TRANSIENT, "The connection was lost; try again once the hypervisor answers."
+        else:
+            kind, hint = classify.classify(operation, code, error.get_int1() or 0)
         obj = obj if self.uri in obj else f"{obj} on {self.uri}"
-        return Kvm2Error(kind, act, obj, error.get_error_message() or str(error), hint, code)
+        return Kvm2Error(kind, act, obj, " ".join((error.get_error_message() or str(error)).split()), hint, code)
 
     def _is_lost(self):
         if self._closed_by_peer.is_set():
@@ -86,10 +154,11 @@ class Connection:
             try:
                 return function(*args)
             except libvirt.libvirtError as error:
-                if attempt == RETRIES - 1 or not _is_passing(error) or operation == "open":
+                passing = classify.is_passing(error.get_error_code(), error.get_error_message() or "")
+                if attempt == RETRIES - 1 or not passing or self._deadline.remaining() < pause:
                     raise self._error(operation, act, obj, error) from error
             threading.Event().wait(pause)
-            pause = min(pause * 2, 2.5)
+            pause = min(pause * 2, LONGEST_PAUSE)
         return None
 
     def _find(self, missing, act, obj, function, *args):
@@ -103,35 +172,86 @@ class Connection:
             raise self._error("read", act, obj, error) from error
 
 
-def _is_passing(error):
-    """libvirt has no code of their own for these; the text is looked at only to wait a little, never to decide."""
-    text = error.get_error_message() or ""
-    return "asynchronous jobs running" in text or "is still being allocated" in text
+def _parse(uri):
+    """The Uri; what no operator may give, such as the test driver of libvirt, is taken for local."""
+    return connection_uri.parse(uri) if uri.startswith("qemu") else connection_uri.Uri(uri, "unix", "")
+
+
+def _silent(transport):
+    hint = "Something takes the connection there and does not answer: a frozen daemon or machine, or one with too many clients (virt-admin srv-clients-info)."
+    if transport != "unix":
+        hint = "Nothing answers there: the machine is down or frozen, the network or a firewall swallows it, or its daemon has too many clients."
+    return f"{hint} Try again, or raise connect_timeout."
+
+
+def _note(_conn, _reason, closed):
+    closed.set()
+
+
+@contextlib.contextmanager
+def _ssh_program(uri, ssh, connect_timeout):
+    """The path of what is run in the place of ssh, or None for ssh itself."""
+    if ssh is None or ssh.is_plain:
+        yield None
+        return
+    with ssh_command.program(connection_uri.ssh_script(uri, ssh, connect_timeout)) as path:
+        yield path
 
 
 class _EventLoop:
-    """libvirt's default event loop in a thread: without it keepalive does nothing. One a process."""
+    """libvirt's default event loop in a thread: without it keepalive does nothing. One for all connections, while there are any."""
 
-    _shared = None
+    _lock = threading.Lock()
+    _current = None
+    _is_registered = False
 
     @classmethod
-    def shared(cls):
+    def join(cls):
+        """The running loop; leave() it when the connection is closed."""
         if libvirt is None:
             raise Kvm2Error(PERMANENT, "load", "the Python library libvirt", "it is not installed")
-        if cls._shared is None:
-            cls._shared = cls()
-        return cls._shared
+        with cls._lock:
+            if not cls._is_registered:
+                # libvirt prints errors on stderr by itself unless told otherwise.
+                libvirt.registerErrorHandler(_say_nothing, None)
+                libvirt.virEventRegisterDefaultImpl()
+                cls._is_registered = True
+            if cls._current is None:
+                cls._current = cls()
+            cls._current._users += 1
+            return cls._current
+
+    def leave(self):
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            type(self)._current = None
+            self._stop.set()
+            # Wakes the loop.
+            timer = libvirt.virEventAddTimeout(0, _say_nothing, None)
+            self._thread.join(5)
+            libvirt.virEventRemoveTimeout(timer)
+            libvirt.virEventRemoveTimeout(self._timer)
 
     def __init__(self):
-        # libvirt prints errors on stderr by itself unless told otherwise.
-        libvirt.registerErrorHandler(lambda context, error: None, None)
-        libvirt.virEventRegisterDefaultImpl()
+        self._users = 0
+        self._stop = threading.Event()
         # A timer that fires keeps the loop from sleeping for ever when nothing else is registered.
-        libvirt.virEventAddTimeout(1000, lambda timer, opaque: None, None)
+        self._timer = libvirt.virEventAddTimeout(1000, _say_nothing, None)
         self._thread = threading.Thread(target=self._run, name="kvm2-events", daemon=True)
         self._thread.start()
 
-    @staticmethod
-    def _run():
-        while True:
-            libvirt.virEventRunDefaultImpl()
+    def _run(self):
+        # After the end was asked for, twice more: the descriptors of what was closed are let go of in the loop.
+        left = 2
+        while left:
+            left -= self._stop.is_set()
+            try:
+                libvirt.virEventRunDefaultImpl()
+            except libvirt.libvirtError:
+                self._stop.wait(FIRST_PAUSE)
+
+
+def _say_nothing(*_arguments):
+    """For libvirt to call."""

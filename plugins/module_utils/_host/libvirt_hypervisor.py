@@ -17,11 +17,11 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
     """One connection to one libvirt daemon. run_command, as AnsibleModule has it, is needed where backing chains are to be followed.
 
     journal: journal.Journal that is told of every destructive step, from whichever module it comes. step() is called before each call to the
-    daemon, and may raise to end the work there.
+    daemon, and may raise to end the work there. Everything else is as Connection takes it.
     """
 
-    def __init__(self, *connection, run_command=None, journal=None, step=None):
-        super().__init__(*connection)
+    def __init__(self, *connection, run_command=None, journal=None, step=None, **more):
+        super().__init__(*connection, **more)
         if step is not None:
             self._step = step
         self._run_command = run_command
@@ -54,7 +54,7 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
     def backing_chain(self, path):
         if self._run_command is None or not self.is_local():
             return None
-        return qemu_img.backing_chain(self._run_command, path)
+        return qemu_img.backing_chain(path)
 
     def dig_holes(self, path):
         if self._run_command is None or not self.is_local():
@@ -84,6 +84,8 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
     def networks(self):
         handles = self._call("read", "list", f"networks of {self.uri}", self._conn.listAllNetworks, 0)
         return tuple(
-            convert.network(
-                self._call("read", "read", f"network {handle.name()}", handle.XMLDesc, 0), bool(handle.isActive()), bool(handle.autostart()))
+            convert.network(self._ask(handle, handle.XMLDesc), bool(self._ask(handle, handle.isActive)), bool(self._ask(handle, handle.autostart)))
             for handle in handles)
+
+    def _ask(self, network, question):
+        return self._call("read", "read", f"network {network.name()}", question)

@@ -8,19 +8,20 @@ from __future__ import annotations
 import json
 import os
 
+from . import storage
+
 TIMEOUT = 20
 
 
-def backing_chain(run_command, path):
+def backing_chain(path, run=storage.run):
     """Paths of all files below the image at `path`; empty for one that stands alone or has gone, None where that cannot be told.
 
-    run_command: AnsibleModule.run_command.
+    run: as storage.run.
     """
-    if not os.path.lexists(path):
+    if not storage.touch("lexists", path):
         return ()
     try:
-        code, output, _errors = run_command(
-            ["timeout", str(TIMEOUT), "qemu-img", "info", "-U", "--backing-chain", "--output=json", path], handle_exceptions=False)
+        code, output = run(["qemu-img", "info", "-U", "--backing-chain", "--output=json", path], path, TIMEOUT)
     except OSError:
         return None
     if code != 0:

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import typing
 
@@ -14,6 +17,7 @@ from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry import run
 from ansible_collections.egress.kvm2.plugins.module_utils._host import libvirt_connection
+from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import DeadlinePassed
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import errors
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.plan import Action, Plan
 from ansible_collections.egress.kvm2.plugins.module_utils._services.service import Service
@@ -32,6 +36,11 @@ class Sample(Service):
 
     def observe(self, hypervisor):
         self.log.append("observe")
+        if self.params["names"] == ["fault"]:
+            self.context.did(Action("create", "volume", "half"))
+            raise MemoryError
+        if self.params["names"] == ["over"]:
+            raise DeadlinePassed(errors.Kvm2Error("transient", "import", "base x", "it is not done after 1 s"))
         return hypervisor.pools() if hypervisor else ()
 
     def plan(self, seen):
@@ -125,3 +134,79 @@ def test_a_missing_library_is_named_with_its_package_and_interpreter(play, monke
 
 def test_a_module_without_a_hypervisor_opens_none(play):
     assert play(connect=False, names=["a"])["changed"] and play.opened == []
+
+
+def test_what_nobody_expected_is_a_result_too(play):
+    result = play(names=["fault"])
+    assert result["error"]["kind"] == "permanent" and "MemoryError" in result["msg"] and "report it" in result["error"]["hint"]
+    assert [action["name"] for action in result["actions"]] == ["half"]
+
+
+def test_the_end_of_the_time_is_a_result_with_what_was_done(play):
+    result = play(names=["over"])
+    assert result["error"]["kind"] == "transient" and result["msg"] == "Failed to import base x: it is not done after 1 s."
+
+
+def test_uris_and_options_that_cannot_be_used_are_refused(play, tmp_path):
+    for given in ({"uri": "vbox:///session"}, {"uri": "qemu+ssh:///system"}, {"ssh_jump_host": "bastion"},
+                  {"uri": "qemu+ssh://h/system", "ssh_known_hosts": str(tmp_path / "none")}):
+        result = play(names=[], **given)
+        assert result["error"]["kind"] == "permanent" and result["error"]["hint"]
+    assert play.opened == []
+    (tmp_path / "known").write_text("")
+    assert not play(names=[], uri="qemu+ssh://h/system", ssh_known_hosts=str(tmp_path / "known"), ssh_jump_host="ops@bastion")["changed"]
+
+
+ENDING = """
+import os, sys, threading
+sys.path[:0] = {path!r}
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.egress.kvm2.plugins.module_utils._entry import run
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.plan import Plan
+from ansible_collections.egress.kvm2.plugins.module_utils._services.service import Service
+
+class Hypervisor:
+    why = ""
+    def close(self):
+        return {clean}
+
+class Quiet(Service):
+    def observe(self, hypervisor): {observe}
+    def plan(self, seen): return Plan()
+    def predict(self, seen, plan): return {{"done": True}}
+    def apply(self, hypervisor, seen, plan): return self.predict(seen, plan)
+
+run.libvirt_hypervisor.LibvirtHypervisor = lambda *given, **named: Hypervisor()
+# As a call into libvirt that never returns: the interpreter waits for it when it ends.
+threading.Thread(target=threading.Event().wait, daemon={clean}).start()
+with patch_module_args({{"timeout": "1s"}}):
+    run.run_module(Quiet, {{}})
+"""
+
+
+def ending(observe="pass", clean=True, **how):
+    program = ENDING.format(path=sys.path, observe=observe, clean=clean)
+    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **how)
+
+
+def test_a_connection_that_cannot_be_closed_does_not_change_the_result_nor_keep_the_process():
+    with ending(clean=False, stdout=subprocess.PIPE) as process:
+        output, _errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and json.loads(output)["done"] is True
+
+
+def test_where_nobody_reads_the_result_it_ends_without_a_fault():
+    reader, writer = os.pipe()
+    with ending(stdout=writer) as process:
+        os.close(writer)
+        os.close(reader)
+        errors_said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and "Traceback" not in errors_said and "BrokenPipe" not in errors_said
+
+
+def test_work_that_is_blocked_ends_with_a_result_when_the_time_is_over():
+    blocked = "lock = threading.Lock(); lock.acquire(); lock.acquire()"
+    with ending(blocked, stdout=subprocess.PIPE) as process:
+        output, _errors = process.communicate(timeout=120)
+    result = json.loads(output)
+    assert process.returncode == 1 and result["failed"] and result["error"]["kind"] == "transient" and "not done after 1 s" in result["msg"]

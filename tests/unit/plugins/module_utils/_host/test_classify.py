@@ -7,15 +7,12 @@ import errno
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host.classify import classify
+from ansible_collections.egress.kvm2.plugins.module_utils._host.classify import classify, is_passing
+from ansible_collections.egress.kvm2.plugins.module_utils._host.classify_open import classify_open
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import KINDS
 
 CASES = [
     # operation, code, errno, kind: as measured on libvirt 9.0, 11.3 and 12.8
-    ("open", 38, errno.ENOENT, "transient"),
-    ("open", 38, errno.EACCES, "permanent"),
-    ("open", 5, 0, "permanent"),
-    ("open", 45, 0, "permanent"),
     ("refresh", 1, 0, "transient"),
     ("refresh", 55, 0, "permanent"),
     ("create-volume", 38, errno.ENOSPC, "quota"),
@@ -53,3 +50,76 @@ def test_every_operation_gives_a_known_kind_for_every_code():
         for code in range(120):
             kind, hint = classify(operation, code)
             assert kind in KINDS and isinstance(hint, str)
+
+
+@pytest.mark.parametrize("code, text, passing", [
+    (1, "internal error: pool 'default' has asynchronous jobs running.", True),
+    (55, "Requested operation is not valid: volume 'x' is still being allocated.", True),
+    (55, "Requested operation is not valid: pool 'default' has asynchronous jobs running.", False),
+    (1, "internal error: volume is still being allocated", False),
+    (1, "internal error: client socket is closed", False),
+    (38, "Cannot recv data: Connection reset by peer", False),
+    (68, "Timed out during operation: cannot acquire state change lock", False),
+    (55, "Requested operation is not valid: domain is already running", False),
+])
+def test_only_what_passes_within_moments_is_repeated(code, text, passing):
+    assert is_passing(code, text) is passing
+
+
+UNREACHED = "End of file while reading data: virt-ssh-helper: cannot connect to '/run/x': Failed to connect socket to '/run/x': "
+
+# As libvirt 9.0, 11.3 and 12.8 and OpenSSH 9.2 say it: transport, code, errno, text, kind, a part of the hint, is it tried again.
+OPENS = [
+    ("unix", 38, errno.ENOENT, "Failed to connect socket to '/var/run/libvirt/libvirt-sock': No such file or directory", "transient", "is running", True),
+    ("unix", 38, errno.ECONNREFUSED, "Failed to connect socket to '/x': Connection refused", "transient", "libvirtd", True),
+    ("unix", 38, errno.EACCES, "Failed to connect socket to '/x': Permission denied", "permanent", "root", False),
+    ("unix", 38, errno.EIO, "End of file while reading data: Input/output error", "transient", "libvirtd", True),
+    ("unix", 45, 0, "authentication failed: authentication unavailable", "permanent", "libvirt group", False),
+    ("unix", 79, 0, "authentication unavailable: no polkit agent available", "permanent", "libvirt group", False),
+    ("unix", 88, 0, "access denied", "permanent", "libvirt group", False),
+    ("unix", 5, 0, "no connection driver available for qemu:///system", "permanent", "Check the URI", False),
+    ("unix", 1, 0, "internal error: Unable to parse URI qemu://[/x", "permanent", "Check the URI", False),
+    ("unix", 39, -1, "packet 1213486156 bytes received from server too large, want 33554432", "permanent", "no libvirt daemon", False),
+    ("tcp", 38, errno.ECONNREFUSED, "unable to connect to server at '127.0.0.1:1': Connection refused", "transient", "libvirtd-tcp.socket", True),
+    ("tcp", 38, errno.ECONNRESET, "Cannot recv data: Connection reset by peer", "transient", "libvirtd-tcp.socket", True),
+    ("tcp", 39, -1, "packet 1213486156 bytes received from server too large, want 33554432", "permanent", "no libvirt daemon", False),
+    ("tcp", 39, -1, "got unexpected RPC call prog 2021161080 vers 2021161080 proc 1 type 1", "permanent", "no libvirt daemon", False),
+    ("tcp", 38, -1, "Unable to resolve address 'nohost.invalid' service '16509': Name or service not known", "permanent", "look it up", False),
+    ("tcp", 38, -1, "Unable to resolve address 'h' service '16509': Temporary failure in name resolution", "transient", "look it up", True),
+    ("tls", 38, errno.ENOENT, "Cannot read CA certificate '/etc/pki/CA/cacert.pem': No such file or directory", "permanent", "pkipath", False),
+    ("tls", 9, 0, "authentication failed: Failed to verify peer's certificate", "permanent", "pkipath", False),
+    ("tls", 38, errno.ECONNREFUSED, "unable to connect to server at 'h:16514': Connection refused", "transient", "libvirtd-tls.socket", True),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: Host key verification failed.: Connection reset by peer", "permanent", "ssh_known_hosts", False),
+    ("ssh", 38, errno.EIO, "End of file while reading data: @@@\r\nWARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\r\n: Input/output error",
+     "permanent", "ssh_known_hosts", False),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: nobody@h: Permission denied (publickey).: Connection reset by peer", "permanent", "keyfile", False),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: ssh: connect to host h port 22: Connection refused: Connection reset by peer",
+     "transient", "sshd answers", True),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: ssh: Could not resolve hostname h: Name or service not known: Connection reset by peer",
+     "permanent", "look it up", False),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: ssh: Could not resolve hostname h: Temporary failure in name resolution: Connection reset by peer",
+     "transient", "look it up", True),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: kex_exchange_identification: Connection closed by remote host: Connection reset by peer",
+     "transient", "sshd answers", True),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: libvirt:  error : cannot execute binary ssh: No such file or directory: Connection reset by peer",
+     "permanent", "ssh client", False),
+    ("ssh", 38, errno.ECONNRESET, "Cannot recv data: libvirt:  error : cannot execute binary /tmp/x/ssh: Permission denied: Connection reset by peer",
+     "permanent", "TMPDIR", False),
+    ("ssh", 38, errno.EIO, "End of file while reading data: sh: 1: nc: not found: Input/output error", "permanent", "virt-ssh-helper", False),
+    ("ssh", 38, errno.EIO, UNREACHED + "Permission denied: Input/output error", "permanent", "libvirt group", False),
+    ("ssh", 38, errno.EIO, UNREACHED + "No such file or directory: Input/output error", "transient", "is running", True),
+    ("ssh", 38, errno.EIO, "End of file while reading data: : Input/output error", "transient", "BatchMode", True),
+]
+
+
+@pytest.mark.parametrize("transport, code, os_error, text, kind, hint, again", OPENS)
+def test_why_a_connection_could_not_be_opened(transport, code, os_error, text, kind, hint, again):
+    verdict = classify_open(transport, code, os_error, text)
+    assert (verdict.kind, verdict.again) == (kind, again) and hint in verdict.hint
+
+
+def test_every_failure_to_open_has_a_kind_and_says_what_to_do():
+    for transport in ("unix", "ssh", "libssh", "libssh2", "tls", "tcp"):
+        for code in range(120):
+            verdict = classify_open(transport, code, 0, "")
+            assert verdict.kind in KINDS and verdict.hint and (not verdict.again or verdict.kind == "transient")

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import threading
@@ -71,6 +73,37 @@ def test_a_terminal_that_hangs_up_is_noticed_and_does_not_end_it_in_the_middle()
             assert terminal.readline().strip() == b"ready"
         said = process.stderr.read()
         assert (process.wait(30), said) == (0, "transient transient transient")
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_ends_it_at_the_next_step(number):
+    with start(STEPS, 60, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(getattr(signal, number))
+        assert (process.wait(30), process.stderr.read()) == (0, "transient transient transient")
+
+
+def test_a_signal_ends_what_is_blocked_in_c_with_a_result():
+    with start(BLOCKED, 0.2, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 1
+        result = json.loads(process.stdout.read())
+        assert result["failed"] and result["error"]["kind"] == "transient" and "SIGTERM" in result["msg"]
+
+
+def test_a_signal_that_somebody_ignores_is_left_alone():
+    with start("watch.cancel()", 60, stdout=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
+        assert process.wait(30) == 0
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        watch = ControllerWatch(lambda text: None)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN and signal.getsignal(signal.SIGINT) != signal.default_int_handler
+        watch.cancel()
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_what_is_blocked_is_cut_off_after_the_grace():

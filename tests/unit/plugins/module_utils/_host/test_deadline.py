@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,15 +12,20 @@ import time
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline, children
+from ansible_collections.egress.kvm2.plugins.module_utils._host import deadline as deadlines
+from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline, DeadlinePassed
+from ansible_collections.egress.kvm2.plugins.module_utils._host.ending import children, end_children
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 
 PROGRAM = """
 import subprocess, sys, threading
 sys.path[:0] = {path!r}
-from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline
-child = subprocess.Popen(["sleep", "600"])
+from ansible_collections.egress.kvm2.plugins.module_utils._host import deadline as deadlines
+deadlines.CUT, deadlines.LEAVE, deadlines.LEAVE_OPENING = 0.1, 0.2, 0.1
+# As ssh that has started another for a jump host: both are to go.
+child = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"])
 print(child.pid, flush=True)
-deadline = Deadline({overall}, "qemu:///test")
+deadline = deadlines. Deadline({overall}, "qemu:///test")
 if {near}:
     deadline.narrow({near}, "connect to", "hypervisor qemu:///test")
 lock = threading.Lock()
@@ -32,16 +38,16 @@ lock.acquire()   # blocked in C for ever
 def test_ends_a_blocked_process_with_a_failure_and_without_its_children(overall, near, act):
     program = PROGRAM.format(path=sys.path, overall=overall, near=near)
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=30, check=False, text=True)
-    child, *rest = done.stdout.split("\n", 1)
-    result = json.loads(rest[0])
+    *started, text = [line for line in done.stdout.splitlines() if line]
+    result = json.loads(text)
     assert done.returncode == 1
     assert result["failed"] is True and result["changed"] is False
     assert act in result["msg"] and "qemu:///test" in result["msg"]
     assert result["error"]["kind"] == "transient"
     until = time.monotonic() + 30
-    while alive(int(child)) and time.monotonic() < until:
+    while any(alive(int(pid)) for pid in started) and time.monotonic() < until:
         threading.Event().wait(0.05)
-    assert not alive(int(child))
+    assert len(started) == 2 and not any(alive(int(pid)) for pid in started)
 
 
 def alive(pid):
@@ -69,6 +75,68 @@ def test_widened_in_time_the_near_limit_does_nothing():
     threading.Event().wait(0.4)
     assert left == [] and 59 < deadline.remaining() <= 60
     deadline.cancel()
+
+
+def wait_for(condition):
+    until = time.monotonic() + 30
+    while not condition() and time.monotonic() < until:
+        threading.Event().wait(0.01)
+    return condition()
+
+
+def test_work_that_goes_on_is_told_once_then_the_line_is_cut_then_the_process_ends():
+    told, now = [], [0.0]
+    deadline = Deadline(60, "qemu:///test", lambda: now[0], told.append, lambda error: {"msg": error.message, "actions": ["made"]})
+    deadline.cut = lambda: told.append("cut")
+
+    def at(moment):
+        now[0] = moment
+        # Has it look at the clock.
+        deadline.widen()
+    deadline.step()
+    deadline.check()
+    assert deadline.passed is None
+    deadline.working_on("import", "base x")
+    at(60.0)
+    assert wait_for(lambda: deadline.passed is not None) and told == []
+    with pytest.raises(DeadlinePassed) as ended:
+        deadline.step()
+    assert ended.value.error.kind == "transient" and "Failed to import base x: it is not done after 60 s" in ended.value.error.message
+    # What is cleaned up then may take its steps; loops are told each time.
+    deadline.step()
+    for _time in range(2):
+        with pytest.raises(Kvm2Error, match="base x"):
+            deadline.check()
+    at(60.0 + deadlines.CUT)
+    assert wait_for(lambda: told == ["cut"])
+    at(60.0 + deadlines.LEAVE)
+    assert wait_for(lambda: len(told) == 2)
+    assert json.loads(told[1]) == {"msg": ended.value.error.message, "actions": ["made"], "failed": True}
+    deadline.cancel()
+
+
+def test_an_open_that_does_not_answer_is_cut_at_once():
+    cut = threading.Event()
+    deadline = Deadline(60, "qemu:///test", leave=lambda text: None)
+    deadline.cut = cut.set
+    deadline.narrow(0.1, "connect to", "hypervisor x", "Try again.")
+    assert cut.wait(30)
+    assert deadline.passed.message == "Failed to connect to hypervisor x: no answer within 0.1 s. Try again."
+    # The whole time is not over.
+    deadline.step()
+    deadline.widen()
+    assert deadline.passed is None
+    deadline.cancel()
+
+
+def test_only_the_children_that_are_meant_are_ended():
+    first, second = (subprocess.Popen(["sleep", "600"]) for _time in range(2))
+    try:
+        end_children({first.pid, os.getppid()})
+        assert first.wait(30) == -9 and second.poll() is None
+    finally:
+        second.kill()
+        second.wait()
 
 
 def test_children_are_those_of_this_process():

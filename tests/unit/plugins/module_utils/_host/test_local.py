@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import os
 import threading
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import holes, local
+from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, holes, local, storage
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 
 
@@ -20,47 +19,78 @@ def path(tmp_path, monkeypatch):
     return str(path)
 
 
-def recorded(monkeypatch, name, error=None):
-    calls = threading.Semaphore(0)
-    real = getattr(os, name)
+class Recorded:
+    """Stands for a worker: counts what it is asked, and fails with `error` at the function of that name."""
 
-    def call(descriptor):
-        calls.release()
-        if error is not None:
-            raise error
-        return real(descriptor)
-    monkeypatch.setattr(local.os, name, call)
-    return calls
+    def __init__(self, name=None, error=None):
+        self.asked, self._name, self._error = [], name, error
+        self.called = threading.Semaphore(0)
+
+    def ask(self, patience, name, *arguments):
+        self.asked.append(name)
+        if name == "fdatasync":
+            self.called.release()
+        if name == self._name:
+            raise self._error
+        return 5
+
+    def close(self):
+        self.asked.append("close")
 
 
-def test_it_syncs_meanwhile_and_at_the_end(path, monkeypatch):
-    meanwhile, last = recorded(monkeypatch, "fdatasync"), recorded(monkeypatch, "fsync")
+@pytest.fixture
+def worker(monkeypatch):
+    def make(*how):
+        made = Recorded(*how)
+        monkeypatch.setattr(local.storage, "start", lambda: made)
+        return made
+    return make
+
+
+def test_it_syncs_meanwhile_and_at_the_end(path, worker):
+    made = worker()
     with local.Syncer(path) as syncer:
-        assert meanwhile.acquire(timeout=10) and meanwhile.acquire(timeout=10)
+        assert made.called.acquire(timeout=10) and made.called.acquire(timeout=10)
         syncer.finish()
         syncer.wait()
-        # The file and its folder.
-        assert last.acquire(blocking=False) and last.acquire(blocking=False)
+    assert made.asked[0] == "open_file" and made.asked[-3:] == ["fsync", "fsync_folder", "close"] and made.asked.count("fsync") == 1
 
 
-def test_left_early_it_does_not_sync_all(path, monkeypatch):
-    last = recorded(monkeypatch, "fsync")
+def test_a_real_file_is_synced_by_a_process_that_is_gone_afterwards(path):
+    before = set(ending.children())
+    with local.Syncer(path) as syncer:
+        assert len(set(ending.children()) - before) == 1
+        syncer.finish()
+        syncer.wait()
+    assert set(ending.children()) <= before
+
+
+def test_left_early_it_does_not_sync_all(path, worker):
+    made = worker()
     with pytest.raises(ValueError), local.Syncer(path):
         raise ValueError
-    assert not last.acquire(blocking=False)
+    assert "fsync" not in made.asked and made.asked[-1] == "close"
     assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("name", ["fdatasync", "fsync"])
-def test_an_error_of_any_sync_is_told(path, monkeypatch, name):
-    calls = recorded(monkeypatch, name, OSError(5, "Input/output error"))
+@pytest.mark.parametrize("error, message", [(OSError(5, "Input/output error"), "Input/output error"), (storage.NoAnswer(), "no answer within")])
+def test_an_error_of_any_sync_is_told(path, worker, name, error, message):
+    made = worker(name, error)
     with local.Syncer(path) as syncer:
         if name == "fdatasync":
-            assert calls.acquire(timeout=10)
+            assert made.called.acquire(timeout=10)
         syncer.finish()
-        with pytest.raises(Kvm2Error, match="Input/output error") as caught:
+        with pytest.raises(Kvm2Error, match=message) as caught:
             syncer.wait()
-    assert caught.value.kind == "transient"
+    assert caught.value.kind == "transient" and path in caught.value.message
+
+
+def test_a_file_that_is_not_there_leaves_no_process(path):
+    before = set(ending.children())
+    with pytest.raises(Kvm2Error, match="No such file"):
+        local.Syncer(path + ".gone")
+    assert set(ending.children()) <= before
 
 
 def test_holes_are_dug_or_it_is_said_why_not():

@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a connection could not be opened. libvirt has one code for nearly all of it, so the transport, errno and what ssh said tell more."""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import dataclass
+
+from .._policy.errors import PERMANENT, TRANSIENT
+from . import classify
+
+_DAEMON = {
+    "unix": "Check that libvirtd (or virtqemud) is running there and that this user may use its socket.",
+    "tcp": "Check host and port, and that libvirtd-tcp.socket (or virtproxyd-tcp.socket) is listening there.",
+    "tls": "Check host and port, and that libvirtd-tls.socket (or virtproxyd-tls.socket) is listening there.",
+}
+_SSH = "Check that sshd answers there, and that libvirtd (or virtqemud) is running: ssh -o BatchMode=yes HOST virsh list."
+_SSHD = "Check host and port in the URI, and that sshd answers there."
+_NO_SSH = (
+    "Install the ssh client on the machine the module runs on; for ssh_known_hosts and ssh_jump_host TMPDIR has to be a folder that allows programs.")
+_HOST_KEY = (
+    "The host's key is not the known one. Find out why, then put the right one into known_hosts of the user that runs the module, or into the file "
+    "that ssh_known_hosts names: ssh-keyscan HOST.")
+_USER = "The host does not accept this user and key. Check user and keyfile in the URI: ssh -o BatchMode=yes -i KEYFILE USER@HOST true."
+_CHECK_URI = "Check the URI, such as qemu:///system or qemu+ssh://root@hypervisor/system."
+_NAME = "Check the host's name in the URI, and that this machine can look it up."
+
+# What ssh says, as (text, kind, hint, does it pass by itself within moments): it has no codes.
+_SSH_SAYS = tuple((re.compile(text, re.IGNORECASE), *rest) for text, *rest in (
+    (r"cannot execute binary|cannot find '?ssh'? in path", PERMANENT, _NO_SSH, False),
+    (r"host key verification failed|host identification has changed", PERMANENT, _HOST_KEY, False),
+    (r"failed to connect socket.*permission denied", PERMANENT, classify.RIGHTS, False),
+    (r"failed to connect socket", TRANSIENT, _DAEMON["unix"], True),
+    (r"permission denied|too many authentication failures|no supported authentication methods", PERMANENT, _USER, False),
+    (r"temporary failure in name resolution", TRANSIENT, _NAME, True),
+    (r"could not resolve hostname", PERMANENT, _NAME, False),
+    (r"command not found|: not found", PERMANENT, "Install libvirt's virt-ssh-helper (part of its daemon or clients) or netcat there.", False),
+    (r"connection refused|(connection|operation) timed out|no route to host|network is unreachable", TRANSIENT, _SSHD, True),
+    (r"connection closed by|kex_exchange_identification|banner exchange", TRANSIENT, _SSHD, True),
+))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """again: it may pass within moments, as a daemon that restarts or has too many clients does."""
+
+    kind: str
+    hint: str
+    again: bool = False
+
+
+def classify_open(transport, code, os_error, text):
+    """The Verdict on a failure to open. transport: as in connection_uri.Uri.  os_error: the errno that libvirt reports beside its code.  text: its
+    message, in which what ssh wrote on standard error stands."""
+    if code in classify.NO_RIGHTS:
+        return Verdict(PERMANENT, classify.RIGHTS)
+    if code == classify.RPC:
+        return Verdict(PERMANENT, "What answers there is no libvirt daemon, or one of another kind. " + _DAEMON.get(transport, _CHECK_URI))
+    if code in (classify.NO_CONNECT, classify.INVALID_ARG, classify.XML_ERROR) or "unable to parse uri" in text.lower():
+        return Verdict(PERMANENT, _CHECK_URI)
+    if "ssh" in transport:
+        for pattern, kind, hint, again in _SSH_SAYS:
+            if pattern.search(text):
+                return Verdict(kind, hint, again)
+        return Verdict(TRANSIENT, _SSH, code == classify.SYSTEM_ERROR)
+    if "certificate" in text.lower() or (transport == "tls" and os_error in (errno.ENOENT, errno.EACCES)):
+        return Verdict(
+            PERMANENT, "Put the certificates where libvirt looks for them (/etc/pki/CA/cacert.pem, /etc/pki/libvirt), or name their folder with "
+            "pkipath in the URI.")
+    if os_error in (errno.EACCES, errno.EPERM):
+        return Verdict(PERMANENT, classify.RIGHTS)
+    if "unable to resolve address" in text.lower():
+        passing = "temporary failure" in text.lower()
+        return Verdict(TRANSIENT if passing else PERMANENT, _NAME, passing)
+    return Verdict(TRANSIENT, _DAEMON[transport], code == classify.SYSTEM_ERROR)

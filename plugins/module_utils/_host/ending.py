@@ -1,0 +1,89 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The end of a process before its work is done, and of the processes that it has started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+# Folders that go when the process is ended here; whoever makes one takes care of it otherwise.
+SCRATCH = set()
+
+
+class EndedEarly(Exception):
+    """Passes through what goes on to the next item after a Kvm2Error: nobody wants the next item any more. error: the Kvm2Error to report."""
+
+    def __init__(self, error):
+        super().__init__(str(error))
+        self.error = error
+
+
+def end_now(data=b"", code=1):
+    """End this process and all that it has started at once, after writing data for whoever reads its output.
+
+    A blocked call cannot be interrupted, so neither finally blocks nor atexit handlers run.
+    """
+    end_children()
+    for folder in SCRATCH:
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        while data:
+            data = data[os.write(1, data):]
+    except OSError:
+        # Nobody reads it any more; that must not keep the process.
+        pass
+    os._exit(code)
+
+
+def leave(result):
+    """End this process with a result, JSON text, that Ansible finds on a line of its own."""
+    end_now(("\n" + result + "\n").encode())
+
+
+def plain_failure(error):
+    """What a module returns where nothing is known but the Kvm2Error."""
+    return {"changed": False, "msg": error.message, "error": error.as_dict(), "errors": [error.as_dict()], "actions": []}
+
+
+def end_children(which=None):
+    """Kill the children of this process, or those of `which` that still are, with what they have started: ssh starts another for a jump host."""
+    for pid in children():
+        if which is None or pid in which:
+            for one in (*_below(pid), pid):
+                try:
+                    os.kill(one, signal.SIGKILL)
+                except OSError:
+                    pass
+
+
+def children():
+    """Process ids whose parent is this process."""
+    return _parents().get(os.getpid(), [])
+
+
+def _below(pid):
+    """All that a process has started, the nearest first."""
+    parents, found, next_ones = _parents(), [], [pid]
+    while next_ones:
+        next_ones = [child for parent in next_ones for child in parents.get(parent, ())]
+        found += next_ones
+    return found
+
+
+def _parents():
+    """{process id: those of its children}."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
+                fields = stat.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if len(fields) > 1:
+            found.setdefault(int(fields[1]), []).append(int(entry))
+    return found

@@ -1,0 +1,218 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Touching storage that may have stopped answering: a process of its own does it, and is left behind where it does not come back.
+
+A call on dead storage (an NFS server that is gone, a device that hangs) never returns, and no signal ends it. A thread in such a call keeps its
+whole process alive, so a thread would not do; a fork would copy the locks of the other threads and the connection's descriptors. A new
+interpreter has neither, holds nothing of the module open but its two pipes, and starts while the connection is being opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import re
+import select
+import signal
+import sys
+import threading
+import time
+
+from .._policy.errors import TRANSIENT, Kvm2Error
+from . import storage_worker
+
+# Seconds that storage gets to answer what takes a moment where it works.
+PATIENCE = 20.0
+_LEAVE = 2.0
+
+
+class NoAnswer(Exception):
+    """The worker is stuck, and has been left behind."""
+
+
+class Worker:
+    """One process of storage_worker. Not for several threads at once."""
+
+    def __init__(self):
+        source = storage_worker.__spec__.loader.get_source(storage_worker.__name__)
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        actions = [
+            (os.POSIX_SPAWN_DUP2, requests, 0), (os.POSIX_SPAWN_DUP2, answers, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+        try:
+            # A group of its own, so that ^C on a terminal does not end it in the middle of an answer.
+            self.pid = os.posix_spawn(
+                sys.executable, [sys.executable, "-I", "-S", "-c", source], os.environ, file_actions=actions, setpgroup=0)
+        except OSError:
+            os.close(self._requests)
+            os.close(self._answers)
+            raise
+        finally:
+            os.close(requests)
+            os.close(answers)
+
+    def ask(self, patience, name, *arguments):
+        """What the worker's function of that name returns; raises what it raises. NoAnswer after `patience` seconds, and it is of no use then."""
+        until = time.monotonic() + patience
+        try:
+            os.write(self._requests, storage_worker.pack((name, arguments)))
+            length = int.from_bytes(self._read(storage_worker.LENGTH, until), "big")
+            good, *rest = marshal.loads(self._read(length, until))
+        except OSError as error:
+            self.abandon()
+            raise NoAnswer(f"its helper ended: {error.strerror or error}") from error
+        if good:
+            return rest[0]
+        raise OSError(*rest)
+
+    def _read(self, size, until):
+        data, poll = b"", select.poll()
+        poll.register(self._answers, select.POLLIN)
+        while len(data) < size:
+            left = until - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                self.abandon()
+                raise NoAnswer
+            block = os.read(self._answers, size - len(data))
+            if not block:
+                raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+            data += block
+        return data
+
+    def close(self):
+        """End it, and kill it where it does not end by itself; one that is stuck in the kernel stays behind until the storage answers."""
+        if self._requests is None:
+            return
+        self._close_pipes()
+        until = time.monotonic() + _LEAVE
+        while not self._is_reaped() and time.monotonic() < until:
+            threading.Event().wait(0.005)
+        self._kill()
+
+    def abandon(self):
+        if self._requests is not None:
+            self._close_pipes()
+            self._kill()
+
+    def _close_pipes(self):
+        os.close(self._requests)
+        os.close(self._answers)
+        self._requests = self._answers = None
+
+    def _kill(self):
+        if not self._is_reaped():
+            os.kill(self.pid, signal.SIGKILL)
+            _LEFT.append(self)
+
+    def _is_reaped(self):
+        if self.pid is not None:
+            try:
+                if os.waitpid(self.pid, os.WNOHANG)[0] == self.pid:
+                    self.pid = None
+            except ChildProcessError:
+                self.pid = None
+        return self.pid is None
+
+
+# Workers that have been killed and are to be reaped once the kernel lets go of them.
+_LEFT = []
+
+
+class _Shared:
+    """The worker that all single touches share, and what has stopped answering."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.worker = None
+        self.dead = []
+
+    def ask(self, path, patience, name, *arguments):
+        with self.lock:
+            for folder in self.dead:
+                if _is_below(path, folder):
+                    raise _dead(folder, "it did not answer before")
+            if self.worker is None:
+                self.worker = start()
+            try:
+                return self.worker.ask(patience, name, *arguments)
+            except NoAnswer as problem:
+                self.worker = None
+                self.dead.append(_mount(path))
+                raise _dead(path, str(problem) or f"no answer within {patience:g} s") from problem
+
+    def prepare(self):
+        with self.lock:
+            if self.worker is None:
+                self.worker = start()
+
+    def close(self):
+        with self.lock:
+            if self.worker is not None:
+                self.worker.close()
+            self.worker, self.dead = None, []
+
+
+_SHARED = _Shared()
+
+
+def start():
+    _LEFT[:] = [worker for worker in _LEFT if not worker._is_reaped()]
+    try:
+        return Worker()
+    except OSError as error:
+        raise Kvm2Error(
+            TRANSIENT, "start", f"the helper process {sys.executable} that looks at the pools' storage", error.strerror or error,
+            "Look at the memory and the limits of processes of the machine.") from error
+
+
+def touch(name, path, *arguments, patience=PATIENCE):
+    """What the function of storage_worker of that name says of a path. OSError as it raises; a Kvm2Error that names the path where the storage
+    does not answer within `patience` seconds. Whatever lies on the same mount is then refused at once."""
+    return _SHARED.ask(path, patience, name, path, *arguments)
+
+
+def run(command, path, patience):
+    """(exit code, standard output) of a program that reads the file `path`; otherwise like touch."""
+    return _SHARED.ask(path, patience, "run", list(command))
+
+
+def prepare():
+    """Start the process that will be asked, so that nobody has to wait for it later."""
+    _SHARED.prepare()
+
+
+def close():
+    """End it again; nothing of it is left but what is stuck in the kernel."""
+    _SHARED.close()
+
+
+def stopped(path, act, cause):
+    """The Kvm2Error for storage that has stopped answering."""
+    return Kvm2Error(
+        TRANSIENT, act, f"the storage of {path}", cause, f"See what it lies on (findmnt -T {os.path.dirname(path)}), and run again once that answers.")
+
+
+def _dead(path, cause):
+    return stopped(path, "look at", cause)
+
+
+def _is_below(path, folder):
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _mount(path):
+    """Where the storage of a path is mounted by the mount table, read without touching it; the path's folder for the root."""
+    found = max((folder for folder, _kind in mounts() if _is_below(path, folder)), key=len, default="/")
+    return found if found != "/" else os.path.dirname(path)
+
+
+def mounts():
+    """(folder, type) of everything that is mounted, in order; empty where that cannot be told."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as table:
+            lines = [line.split(" ") for line in table]
+    except OSError:
+        return []
+    return [(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[1]), fields[2]) for fields in lines]

@@ -1,0 +1,132 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program that touches storage in the place of the module: it may be stuck in the kernel for ever, and is left behind then.
+
+It is started with its own source as text, so it imports nothing but what is quick to load. Requests come on standard input and answers go to
+standard output, each as 4 bytes of length and the marshalled values: (name of a function, arguments), (True, answer) or (False, errno, text).
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import stat as modes
+
+LENGTH = 4
+
+
+def realpath(path):
+    return os.path.realpath(path)
+
+
+def exists(path):
+    return os.path.exists(path)
+
+
+def lexists(path):
+    return os.path.lexists(path)
+
+
+def device(path):
+    return os.stat(path).st_dev
+
+
+def statvfs(path):
+    """(block size, blocks, free, available, files, files available)."""
+    found = os.statvfs(path)
+    return found.f_frsize, found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_favail
+
+
+def node(path):
+    """(path, uid, gid, permissions, has it an ACL, SELinux label or None) of a folder or device."""
+    found = os.stat(path)
+    label = (_attribute(path, "security.selinux") or b"").rstrip(b"\0").decode("utf-8", "replace") or None
+    return path, found.st_uid, found.st_gid, modes.S_IMODE(found.st_mode) & 0o777, _attribute(path, "system.posix_acl_access") is not None, label
+
+
+def look_at_all(_path, paths):
+    """node of each of several paths, up to the first that cannot be seen."""
+    found = []
+    for path in paths:
+        try:
+            found.append(node(path))
+        except OSError:
+            break
+    return found
+
+
+def _attribute(path, name):
+    try:
+        return os.getxattr(path, name)
+    except OSError:
+        return None
+
+
+def open_file(path):
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def fdatasync(descriptor):
+    os.fdatasync(descriptor)
+
+
+def fsync(descriptor):
+    os.fsync(descriptor)
+
+
+def fsync_folder(path):
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def run(command):
+    """(exit code, standard output as bytes) of a program; what it says on standard error is left out."""
+    reader, writer = os.pipe()
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    try:
+        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions)
+    except OSError:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    with os.fdopen(reader, "rb") as output:
+        text = output.read()
+    status = os.waitpid(pid, 0)[1]
+    return (os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)), text
+
+
+FUNCTIONS = {
+    function.__name__: function
+    for function in (realpath, exists, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, run)}
+
+
+def answer(request):
+    name, arguments = request
+    try:
+        return True, FUNCTIONS[name](*arguments)
+    except OSError as error:
+        return False, error.errno, error.strerror
+
+
+def pack(values):
+    data = marshal.dumps(values)
+    return len(data).to_bytes(LENGTH, "big") + data
+
+
+def main():
+    with os.fdopen(0, "rb") as requests, os.fdopen(1, "wb", 0) as answers:
+        while True:
+            head = requests.read(LENGTH)
+            if len(head) < LENGTH:
+                break
+            answers.write(pack(answer(marshal.loads(requests.read(int.from_bytes(head, "big"))))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The real libvirt client against peers that misbehave, which run in a process of their own, and against libvirt's test driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, libvirt_connection
+from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline
+from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_connection import Connection
+from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_hypervisor import LibvirtHypervisor
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.connection_uri import Ssh
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
+
+PEERS = r"""
+import socket, sys, threading
+REPLIES = {"closes": b"", "garbage": b"\0\0\0\x1c" + b"x" * 24, "short": b"\0\0\0\4", "http": b"HTTP/1.1 400 Bad Request\r\n\r\n", "silent": None}
+held = []
+def serve(listener, reply):
+    while True:
+        peer, _address = listener.accept()
+        if reply is None:
+            held.append(peer)
+            continue
+        try:
+            peer.recv(4)
+            peer.sendall(reply)
+            peer.recv(4096)
+        except OSError:
+            pass
+        peer.close()
+ports = []
+for reply in REPLIES.values():
+    listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+    ports.append(str(listener.getsockname()[1]))
+    threading.Thread(target=serve, args=(listener, reply), daemon=True).start()
+closed = socket.create_server(("127.0.0.1", 0))
+ports.append(str(closed.getsockname()[1]))
+closed.close()
+print(" ".join(ports), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def ports():
+    with subprocess.Popen([sys.executable, "-c", PEERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peers:
+        numbers = peers.stdout.readline().split()
+        yield dict(zip(("closes", "garbage", "short", "http", "silent", "port closed"), numbers, strict=True))
+        peers.stdin.close()
+
+
+@pytest.fixture
+def deadline():
+    deadline = Deadline(600, "qemu:///test", leave=lambda text: None)
+    yield deadline
+    deadline.cancel()
+
+
+def state():
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), len(ending.children())
+
+
+def settled(wanted):
+    """The state, given a moment: what has ended is reaped by others."""
+    until = time.monotonic() + 20
+    while state() != wanted and time.monotonic() < until:
+        threading.Event().wait(0.01)
+    return state()
+
+
+def refused(deadline, uri, **how):
+    with pytest.raises(Kvm2Error) as caught:
+        Connection(uri, deadline, open_again=0, **how)
+    return caught.value.kind, caught.value.message
+
+
+@pytest.mark.parametrize("peer, kind, said", [
+    ("closes", "transient", "libvirtd-tcp.socket"), ("garbage", "permanent", "no libvirt daemon"), ("short", "transient", "libvirtd-tcp.socket"),
+    ("http", "permanent", "no libvirt daemon"), ("port closed", "transient", "Connection refused")])
+def test_many_opens_against_peers_that_fail_fast_leave_nothing(deadline, ports, peer, kind, said):
+    uri = f"qemu+tcp://127.0.0.1:{ports[peer]}/system"
+    refused(deadline, uri)
+    before = state()
+    for _time in range(50):
+        found, message = refused(deadline, uri)
+        assert found == kind and said in message and f"connect to hypervisor {uri}" in message
+    assert settled(before) == before
+
+
+def test_a_silent_peer_is_given_up_within_its_time_and_leaves_nothing(deadline, ports):
+    uri = f"qemu+tcp://127.0.0.1:{ports['silent']}/system"
+    refused(deadline, uri, connect_timeout=0.1)
+    before = state()
+    for _time in range(3):
+        began = time.monotonic()
+        kind, message = refused(deadline, uri, connect_timeout=0.3)
+        assert kind == "transient" and "no answer within 0.3 s" in message and uri in message
+        assert time.monotonic() - began < 30
+    assert settled(before) == before
+    assert deadline.passed is None
+
+
+def program(tmp_path, text):
+    path = tmp_path / "ssh"
+    path.write_text("#!/bin/sh\n" + text, encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("said, kind, hint", [
+    ("Host key verification failed.", "permanent", "ssh_known_hosts"), ("root@h: Permission denied (publickey).", "permanent", "keyfile")])
+def test_what_ssh_says_is_told(deadline, tmp_path, said, kind, hint):
+    uri = f"qemu+ssh://root@h/system?command={program(tmp_path, f'exec 1>&-; echo {said!r} >&2; sleep 0.2; exit 255')}"
+    before = state()
+    found, message = refused(deadline, uri)
+    assert found == kind and hint in message and said.rstrip(".") in message
+    assert settled(before) == before
+
+
+def test_an_ssh_that_hangs_is_ended_with_what_it_started(deadline, tmp_path):
+    uri = f"qemu+ssh://root@h/system?command={program(tmp_path, f'sleep 600 & echo $! >{tmp_path}/pid; wait')}"
+    before = state()
+    kind, message = refused(deadline, uri, connect_timeout=2)
+    assert kind == "transient" and "no answer within 2 s" in message
+    assert settled(before) == before
+    pid = int((tmp_path / "pid").read_text())
+    until = time.monotonic() + 20
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < until and "Z" not in open(f"/proc/{pid}/stat").read().rpartition(")")[2][:3]:
+        threading.Event().wait(0.01)
+    assert not os.path.exists(f"/proc/{pid}") or open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_ssh_is_run_with_the_known_hosts_and_the_jump_host(deadline, tmp_path, monkeypatch):
+    program(tmp_path, f"printf '%s\\n' \"$@\" >{tmp_path}/given; echo 'Host key verification failed.' >&2; sleep 0.2; exit 255")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    kind, _message = refused(deadline, "qemu+ssh://root@hv1/system", ssh=Ssh("/k", "bastion"))
+    given = (tmp_path / "given").read_text(encoding="utf-8")
+    assert kind == "permanent" and 'UserKnownHostsFile="/k"' in given and "bastion" in given and "hv1" in given and "BatchMode=yes" in given
+
+
+def test_a_daemon_that_comes_back_is_tried_again_and_nothing_else(deadline, monkeypatch):
+    opened, real = [], libvirt_connection.libvirt.open
+
+    def busy(uri):
+        opened.append(uri)
+        return real("qemu+unix:///system?socket=/no/such/socket" if len(opened) < 3 else "test:///default")
+    monkeypatch.setattr(libvirt_connection.libvirt, "open", busy)
+    Connection("qemu:///system", deadline, open_again=60).close()
+    assert len(opened) == 3
+    opened.clear()
+    monkeypatch.setattr(libvirt_connection.libvirt, "open", lambda uri: opened.append(uri) or real("qemu+smoke://h/system"))
+    with pytest.raises(Kvm2Error):
+        Connection("qemu:///system", deadline, open_again=60)
+    assert len(opened) == 1
+
+
+def test_a_service_that_opens_and_closes_many_times_leaves_nothing(deadline):
+    def use():
+        hypervisor = LibvirtHypervisor("test:///default", deadline)
+        try:
+            domain = hypervisor._conn.lookupByName("test")
+            assert hypervisor._call("read", "read", "domain test", domain.info)
+        finally:
+            del domain
+            assert hypervisor.close() is True
+    use()
+    before = state()
+    for _time in range(50):
+        use()
+    assert settled(before) == before
+
+
+@pytest.fixture
+def connection(deadline):
+    connection = Connection("test:///default", deadline)
+    yield connection
+    connection.close()
+
+
+def failing(times, code, text):
+    """A call that fails so often with that error of libvirt, and then answers."""
+    left = [times]
+
+    def call():
+        left[0] -= 1
+        if left[0] < 0:
+            return "done"
+        error = libvirt_connection.libvirt.libvirtError("x")
+        error.err = (code, 0, text, 2, text, None, None, -1, -1)
+        raise error
+    call.left = left
+    return call
+
+
+def test_a_passing_condition_is_waited_for(connection, monkeypatch):
+    monkeypatch.setattr(libvirt_connection, "FIRST_PAUSE", 0.001)
+    busy = (1, "internal error: pool 'default' has asynchronous jobs running.")
+    assert connection._call("refresh", "refresh", "pool default", failing(3, *busy)) == "done"
+    for_ever = failing(10 ** 6, *busy)
+    with pytest.raises(Kvm2Error, match="asynchronous jobs"):
+        connection._call("refresh", "refresh", "pool default", for_ever)
+    assert 10 ** 6 - for_ever.left[0] == libvirt_connection.RETRIES
+
+
+def test_nothing_else_is_repeated(connection):
+    once = failing(1, 38, "Cannot recv data: Connection reset by peer")
+    with pytest.raises(Kvm2Error):
+        connection._call("define", "define", "domain x", once)
+    assert once.left == [0]
+
+
+def test_a_lost_connection_is_told_by_its_state_and_not_by_the_code(connection):
+    with pytest.raises(Kvm2Error) as caught:
+        connection._call("define", "define", "domain x", failing(1, 1, "internal error: client socket is closed"))
+    assert caught.value.kind == "permanent"
+    connection._closed_by_peer.set()
+    with pytest.raises(Kvm2Error) as caught:
+        connection._call("define", "define", "domain x", failing(1, 1, "internal error: client socket is closed"))
+    assert caught.value.kind == "transient" and "The connection was lost" in caught.value.message and "on test:///default" in caught.value.message
+
+
+def test_a_close_that_hangs_is_cut_and_said(connection, monkeypatch):
+    monkeypatch.setattr(libvirt_connection, "CLOSE", 0.1)
+    freed, cut = threading.Event(), []
+    monkeypatch.setattr(connection, "_close", lambda conn: freed.wait(60))
+    monkeypatch.setattr(connection._line, "cut", lambda: cut.append("cut"))
+    assert connection.close() is False and cut == ["cut"]
+    freed.set()
+    monkeypatch.undo()
+    assert connection.close() is True
