@@ -330,11 +330,17 @@ class DomainService(DomainPlan):
                 self._did(plan, stopping[uid])("stop", "domain")
 
     def _is_to_stop(self, hypervisor, plan, target):
-        if target.instance.uid in self._changes:
-            # Something may have started it since it was seen.
-            domain = hypervisor.domain(target.instance.uid)
-            return domain is not None and domain.active
-        return any(action.act == "stop" for action in plan.of(target.instance.name).actions)
+        moved = self._changes.get(target.instance.uid)
+        if moved is None and not any(action.act == "stop" for action in plan.of(target.instance.name).actions):
+            return False
+        domain = hypervisor.domain(target.instance.uid)
+        if domain is None or not domain.active:
+            # Something may have stopped it since it was seen, and then a change goes on from there.
+            return moved is None
+        self.context.guard(target.instance.name, lambda: _refuse_to_lose(domain, "stop"))
+        if moved is not None and not self._went_well(target):
+            change.undo(hypervisor, moved)
+        return self._went_well(target)
 
     def _power_on(self, hypervisor, plan, target):
         job, did = self._jobs[target.instance.uid], self._did(plan, target)
@@ -343,6 +349,7 @@ class DomainService(DomainPlan):
             converge.check_chain(hypervisor, job, job.spec)
             converge.check_seed_there(hypervisor, job)
             if target.there and target.domain.state == "crashed" and target.domain.active:
+                _refuse_to_lose(hypervisor.domain(target.instance.uid) or target.domain, "restart")
                 hypervisor.destroy(target.instance.uid)
             hypervisor.start(target.instance.uid)
             did("start", "domain")
@@ -381,6 +388,13 @@ class DomainService(DomainPlan):
                 if error is not None:
                     self.context.failed(target.instance.name, error)
         return {"instances": shown}
+
+
+def _refuse_to_lose(domain, act):
+    """Only a removal may end what is not defined: it would be gone."""
+    if domain.active and not domain.persistent:
+        raise Kvm2Error(
+            CONFLICT, act, f"domain {domain.name}", "it was undefined meanwhile and is lost once it is off", "Run again: it is defined again first.")
 
 
 def _lacks_room(domain):

@@ -176,9 +176,9 @@ class DomainPlan(Service):
             os.path.basename(spec.seed_path) if spec.seed_path else None, wanted.autostart)
         drift = drift_of(target, spec, wanted, self.host)
         redefined = [one for one in drift if one["needs"] == "redefine" and not one["pending"]]
-        if not domain.persistent and self.on_change == "report" and self.state == "stopped":
+        if not domain.persistent and self.on_change == "report" and self._ends(domain):
             raise Kvm2Error(
-                CONFLICT, "stop", f"domain {instance.domain}", "it runs but is not defined any more, so stopping it would lose it",
+                CONFLICT, "stop", f"domain {instance.domain}", "it is there but not defined any more, so stopping it would lose it",
                 "Set on_change to redefine to have it defined again first, or state to absent.")
         autostart = ()
         if self.on_change != "report" and domain.autostart != wanted.autostart:
@@ -272,6 +272,10 @@ class DomainPlan(Service):
         return tuple((volume.pool, volume.name) for volume in seen.inventory.volumes if volume.path in losing)
 
     # -- power
+
+    def _ends(self, domain):
+        """Does what runs, or has crashed, have to go before the wanted state is reached?"""
+        return domain.active and (self.state == "stopped" or (self.state == "running" and domain.state == "crashed"))
 
     def _plan_power(self, seen, target):
         domain, instance = target.domain, target.instance

@@ -370,3 +370,40 @@ def test_an_interface_whose_mac_was_given_goes_when_it_is_asked_for_no_more_and_
     found = hypervisor.domain(UID).xml
     assert "52:54:00:aa:bb:cc" not in found and "52:54:00:11:22:33" in found and names.mac_address(UID, 0) in found
     assert not domain(hypervisor).changed
+
+
+@pytest.mark.parametrize(("state", "was"), [("stopped", "running"), ("stopped", "paused"), ("stopped", "crashed"), ("running", "crashed")])
+@pytest.mark.parametrize("check", [True, False])
+def test_what_runs_undefined_is_not_ended_where_it_may_not_be_defined(hypervisor, state, was, check):
+    domain(hypervisor)
+    found = hypervisor.machine.domain_state("edge.one")
+    found.config, found.state = None, was
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, check=check, state=state, on_change="report")
+    assert failed.error["kind"] == "conflict" and "would lose it" in failed.msg and hypervisor.writes == []
+    assert hypervisor.machine.domain_state("edge.one").live is not None
+
+
+@pytest.mark.parametrize(("given", "was", "hooked"), [
+    ({"state": "stopped"}, "running", "domain"), ({}, "crashed", "volume"),
+    ({"on_change": "restart", "user_data": "#!other"}, "running", "volume")])
+def test_what_is_undefined_meanwhile_is_not_ended(hypervisor, given, was, hooked):
+    domain(hypervisor)
+    found = hypervisor.machine.domain_state("edge.one")
+    found.state = was
+
+    def undefine(*_args):
+        found.config = None
+    hypervisor.hook(hooked, undefine)
+    failed = domain(hypervisor, **given)
+    assert failed.error["kind"] == "conflict" and found.live is not None and found.state == was
+    assert not {"shutdown", "destroy"} & {call.operation for call in hypervisor.calls}
+    assert len(own(hypervisor)) == 2
+
+
+def test_what_crashed_and_is_defined_is_started_anew(hypervisor):
+    domain(hypervisor)
+    hypervisor.machine.domain_state("edge.one").state = "crashed"
+    shown = domain(hypervisor, state="defined")
+    assert not shown.changed and shown.instances[0]["state"] == "crashed"
+    assert acts(domain(hypervisor)) == [("start", "domain")] and hypervisor.domain(UID).state == "running"
