@@ -12,10 +12,11 @@ author:
 description:
   - Tells whether a module of this collection failed for a reason that may pass by itself. The result of a module that succeeded, or that
     failed for another reason, is not transient.
+  - Of a loop it looks at every failure. Only where each one is transient, the whole is.
 options:
   _input:
     description:
-      - The registered result of a module of this collection.
+      - The registered result of a module of this collection, or of a loop over one.
     type: dict
     required: true
 """
@@ -37,7 +38,7 @@ _value:
   type: bool
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
@@ -45,6 +46,13 @@ from ansible.errors import AnsibleFilterError
 def transient(result):
     if not isinstance(result, Mapping):
         raise AnsibleFilterError(f"The test transient looks at a registered result, not at {type(result).__name__}.")
+    if isinstance(result.get("results"), Sequence):
+        failures = [one for one in result["results"] if isinstance(one, Mapping) and (one.get("failed") or "error" in one)]
+        return bool(failures) and all(_is_transient(one) for one in failures)
+    return _is_transient(result)
+
+
+def _is_transient(result):
     error = result.get("error")
     return isinstance(error, Mapping) and error.get("kind") == "transient"
 

@@ -40,6 +40,7 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True, **constraints)
     context = Context(nonce=new_nonce, warn=module.warn)
     context.turn = turn.take
+    ending.clean_up_code()
     status = StatusFile(os.environ.get(progress.TOKEN))
 
     def describe(error):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .._policy.model import HostFacts
-from . import convert, daemon_limits, holes, qemu_img
+from . import convert, daemon_limits, filesystem, holes, qemu_img
 from .hypervisor import Hypervisor
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
@@ -35,6 +35,13 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
     def _called(self, uuid):
         handle = self._domain(uuid) if self._journal is not None else None
         return f"domain {uuid}" if handle is None else f"domain {handle.name()} ({uuid})"
+
+    def refresh_pool(self, name):
+        found = self.pool(name) if self.is_local() else None
+        if found is not None and found.active and found.path:
+            # The daemon would wait for dead storage for ever, and so would its other clients for the pool.
+            filesystem.statistics(found.path)
+        super().refresh_pool(name)
 
     def delete_volume(self, pool, name):
         return self._noted(super().delete_volume(pool, name), f"deleted volume {name} in pool {pool}")

@@ -33,6 +33,11 @@ TRANSIENT = TransientTest().tests()["transient"]
     ({"changed": True}, False),
     ({"skipped": True}, False),
     ({"error": "transient"}, False),
+    ({"results": [{"changed": True}, {"failed": True, "error": {"kind": "transient"}}]}, True),
+    ({"results": [{"failed": True, "error": {"kind": "permanent"}}, {"failed": True, "error": {"kind": "transient"}}]}, False),
+    ({"results": [{"failed": True, "msg": "something else"}, {"failed": True, "error": {"kind": "transient"}}]}, False),
+    ({"results": [{"changed": True}]}, False),
+    ({"results": []}, False),
 ])
 def test_only_a_failure_of_that_kind_is_transient(result, expected):
     assert TRANSIENT(result) is expected
