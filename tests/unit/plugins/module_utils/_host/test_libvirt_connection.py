@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, libvirt_connection
+from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, libvirt_connection, libvirt_hypervisor, storage
 from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline
 from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_connection import Connection
 from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_hypervisor import LibvirtHypervisor
@@ -177,6 +177,23 @@ def test_a_service_that_opens_and_closes_many_times_leaves_nothing(deadline):
     for _time in range(50):
         use()
     assert settled(before) == before
+
+
+def test_a_pool_on_dead_storage_is_not_refreshed(deadline, monkeypatch):
+    hypervisor = LibvirtHypervisor("test:///default", deadline)
+    looked_at = []
+    monkeypatch.setattr(libvirt_hypervisor.filesystem, "statistics", looked_at.append)
+    hypervisor.refresh_pool("default-pool")
+    assert looked_at == [hypervisor.pool("default-pool").path]
+
+    def dead(path):
+        raise storage.stopped(path, "look at", "no answer within 20 s")
+    monkeypatch.setattr(libvirt_hypervisor.filesystem, "statistics", dead)
+    monkeypatch.setattr(libvirt_connection.libvirt.virStoragePool, "refresh", lambda *_arguments: looked_at.append("refreshed"))
+    with pytest.raises(Kvm2Error, match="no answer within 20 s"):
+        hypervisor.refresh_pool("default-pool")
+    assert len(looked_at) == 1
+    hypervisor.close()
 
 
 @pytest.fixture
