@@ -21,8 +21,12 @@ URI = "urn:egress:kvm2:instance:1"
 OLD, BLANK = "2025-01-01T00:00:00Z", "\n\t   "
 
 
+# Two neighbours by name, whose uids an operator chose: one of them is live by its name, the other one by its uid.
+EXPLICIT = {"explicit-a": "0b0d2f1c-2a4d-4f2e-9c56-2f0c6f2f7f11", "explicit-b": "0b0d2f1c-2a4d-4f2e-9c56-2f0c6f2f7f12"}
+
+
 def uid_of(name):
-    return derive_uid(FLEET, name)
+    return EXPLICIT.get(name) or derive_uid(FLEET, name)
 
 
 def fields(instance, **changes):
@@ -63,6 +67,10 @@ def cases():
         changed("unreadable", f"missing-{tag}", **{real: None})
         case(f"double-{tag}", lambda name, real=real: element(fields(name)).replace(
             "</kvm2:instance>", f"<kvm2:{real}>{fields(name)[real]}</kvm2:{real}></kvm2:instance>"), "unreadable")
+    for name in EXPLICIT:
+        changed("collected", name)
+    # libvirt keeps one element of a namespace.
+    case("double-mark", lambda name: element(fields(name)) * 2, "collected")
     changed("unreadable", "no-uuid", uid="no uuid")
     changed("unreadable", "short-uuid", uid=uid_of("short-uuid")[:-1])
     changed("left_alone", "others-uid", uid=uid_of("somebody"))
@@ -117,6 +125,7 @@ def test_exactly_the_right_ones_go(hv1, marked, tmp_path):
 
     # By uid or by name: no shape of a mark costs a live instance.
     live = [name if number % 2 else uid_of(name).upper() for number, name in enumerate(sorted(marked))]
+    assert len(set(live) & {"explicit-a", "explicit-b"}) == 1
     assert collect(hv1, tmp_path, live=live, **options)["collected"] == []
     assert there(hv1) == everything
 
