@@ -14,9 +14,9 @@ from .ending import EndedEarly, leave, plain_failure
 
 # Seconds after the time is over. First the work is asked to end, and may still clean up; then the connection is cut, which frees a call that
 # waits for the peer; what is still blocked then ends together with the process.
-CUT, LEAVE = 3.0, 6.0
+CUT, LEAVE = 2.0, 4.0
 # Where nothing but a connection is being opened there is nothing to clean up.
-LEAVE_OPENING = 3.0
+LEAVE_OPENING = 2.0
 
 _HINT = "Check that the hypervisor and its storage answer (virsh -c URI list; virsh pool-refresh), or raise the timeout; then run again."
 
