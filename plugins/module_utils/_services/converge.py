@@ -9,9 +9,10 @@ import os
 from dataclasses import dataclass, replace
 from typing import Optional
 
+from .._host import classify
 from .._policy import domain_read, domain_xml, mark, overlays, qcow2
 from .._policy.domain_xml import DomainSpec
-from .._policy.errors import CONFLICT, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy.errors import CONFLICT, PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.specification import Wanted
 from .._policy.xml import parse
 from . import clock, seeds
@@ -129,6 +130,31 @@ def check_seed_there(hypervisor, job):
     if job.seed is not None and hypervisor.volume(job.pool, job.seed) is None:
         raise Kvm2Error(
             CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it has gone", "Set on_change to restart: then it gets a new one.")
+
+
+def start(hypervisor, job):
+    """Start the guest, whose chain and seed the caller has just seen. An error that would stay is believed only where everything is as it was: somebody
+    else may have removed the disk or defined it anew. One who only switched the guest off while it was starting leaves no trace, so it is tried again."""
+    for again in (True, False):
+        try:
+            hypervisor.start(job.instance.uid)
+            return
+        except Kvm2Error as error:
+            if error.kind != PERMANENT:
+                raise
+            _as_it_was(hypervisor, job)
+            if error.code != classify.INTERNAL_ERROR or not again:
+                raise
+
+
+def _as_it_was(hypervisor, job):
+    domain = fresh(hypervisor, job)
+    if domain is None or not domain.persistent or mark.of_domain(domain).deleting is not None:
+        raise _vanished(job)
+    if job.spec.overlay_path not in [domain_read.overlay_path(text) for text in domain.xmls]:
+        raise Kvm2Error(CONFLICT, "start", f"domain {job.instance.domain}", "something gave it another disk meanwhile", "Run again.")
+    check_chain(hypervisor, job, job.spec)
+    check_seed_there(hypervisor, job)
 
 
 def look_back(hypervisor, job, running):

@@ -264,7 +264,7 @@ class DomainService(DomainPlan):
         if moved.starts:
             converge.check_chain(hypervisor, moved.job, moved.job.spec)
             converge.check_seed_there(hypervisor, moved.job)
-            hypervisor.start(target.instance.uid)
+            converge.start(hypervisor, moved.job)
             self._did(plan, target)("start", "domain")
         converge.look_back(hypervisor, moved.job, moved.starts)
         self._set_autostart(hypervisor, plan, target)
@@ -351,7 +351,7 @@ class DomainService(DomainPlan):
             if target.there and target.domain.state == "crashed" and target.domain.active:
                 _refuse_to_lose(hypervisor.domain(target.instance.uid) or target.domain, "restart")
                 hypervisor.destroy(target.instance.uid)
-            hypervisor.start(target.instance.uid)
+            converge.start(hypervisor, job)
             did("start", "domain")
         if "resume" in acts:
             hypervisor.resume(target.instance.uid)

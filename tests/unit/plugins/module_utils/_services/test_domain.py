@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.egress.kvm2.plugins.module_utils._host import classify
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, files, own
-from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed
+from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed, libvirt_error
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
 from ansible_collections.egress.kvm2.tests.unit.fake.machine import Guest
 from ansible_collections.egress.kvm2.tests.unit.running import run_module
@@ -104,6 +105,66 @@ def test_an_error_of_a_stop_that_did_not_happen_is_told(hypervisor):
     hypervisor.fail_at("destroy", 1, Kvm2Error(TRANSIENT, "destroy", "domain edge.one", "QEMU does not react"))
     failed = domain(hypervisor, state="stopped", stop={"mode": "force"})
     assert "QEMU does not react" in failed.msg and failed.instances[0]["state"] in ("running", "provisioning")
+
+
+def ended_by_somebody(code=classify.INTERNAL_ERROR):
+    """What libvirt says of a guest that somebody destroys while it is started, and of one that QEMU cannot start."""
+    return libvirt_error("start", "start", "domain edge.one", code, "internal error: process exited while connecting to monitor")
+
+
+def test_a_guest_that_somebody_switched_off_while_it_was_starting_is_started_again(hypervisor):
+    domain(hypervisor, state="defined")
+    hypervisor.forget_calls()
+    hypervisor.fail_at("start", 1, ended_by_somebody())
+    assert acts(domain(hypervisor)) == [("start", "domain")]
+    assert [call.operation for call in hypervisor.writes] == ["start", "start"]
+
+
+def test_a_guest_that_cannot_be_started_is_tried_twice(hypervisor):
+    domain(hypervisor, state="defined")
+    hypervisor.forget_calls()
+    hypervisor.hook("start", lambda *_args: hypervisor.fail_at("start", 1, ended_by_somebody()), nth=1)
+    hypervisor.fail_at("start", 1, ended_by_somebody())
+    failed = domain(hypervisor)
+    assert failed.error["kind"] == PERMANENT and [call.operation for call in hypervisor.writes] == ["start", "start"]
+
+
+@pytest.mark.parametrize("code", [classify.INTERNAL_ERROR, classify.SYSTEM_ERROR])
+@pytest.mark.parametrize("words", ["it was removed meanwhile", "its file has gone", "its deletion is finished"])
+def test_a_start_that_fails_because_of_a_deletion_is_no_fault_of_the_host(hypervisor, code, words):
+    """Another run declares it, has removed the disk as well, or has finished it."""
+    domain(hypervisor, state="defined")
+    rival = FakeHypervisor(hypervisor.machine, uri=LOCAL)
+
+    def delete(*_args):
+        if words == "its deletion is finished":
+            assert not domain(rival, state="absent").failed
+        elif words == "its file has gone":
+            for volume in own(hypervisor):
+                rival.delete_volume("default", volume)
+        else:
+            rival.hook("set_metadata", stop, when="after")
+            with pytest.raises(Killed):
+                domain(rival, state="absent")
+        raise ended_by_somebody(code)
+
+    def stop(*_args):
+        raise Killed("now")
+    hypervisor.hook("start", delete, nth=1)
+    failed = domain(hypervisor)
+    assert failed.error["kind"] == "conflict", failed.msg
+    assert words.replace("its deletion is finished", "it was removed meanwhile") in failed.msg
+
+
+def test_a_start_over_a_definition_that_somebody_changed_is_a_conflict(hypervisor):
+    overlay = domain(hypervisor, state="defined").instances[0]["overlay"]
+
+    def change(*_args):
+        hypervisor.define(hypervisor.domain(UID).xml.replace(overlay, "other.qcow2"))
+        raise ended_by_somebody()
+    hypervisor.hook("start", change, nth=1)
+    failed = domain(hypervisor)
+    assert failed.error["kind"] == "conflict" and "another disk" in failed.msg
 
 
 @pytest.mark.parametrize("state", ["paused", "pmsuspended", "crashed"])
