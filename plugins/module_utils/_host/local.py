@@ -55,7 +55,12 @@ class Syncer:
         self._leave.set()
         self._filled.set()
         self._thread.join(storage.PATIENCE if early else None)
-        self._worker.close()
+        if self._thread.is_alive():
+            # The thread sees the end of the worker, and lets go of it itself.
+            self._worker.kill()
+            self._thread.join(storage.LEAVE)
+        if not self._thread.is_alive():
+            self._worker.close()
 
     def _run(self):
         try:

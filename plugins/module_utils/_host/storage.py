@@ -25,7 +25,8 @@ from . import storage_worker
 
 # Seconds that storage gets to answer what takes a moment where it works.
 PATIENCE = 20.0
-_LEAVE = 2.0
+# And a killed process to be gone.
+LEAVE = 2.0
 
 
 class NoAnswer(Exception):
@@ -86,10 +87,15 @@ class Worker:
         if self._requests is None:
             return
         self._close_pipes()
-        until = time.monotonic() + _LEAVE
+        until = time.monotonic() + LEAVE
         while not self._is_reaped() and time.monotonic() < until:
             threading.Event().wait(0.005)
         self._kill()
+
+    def kill(self):
+        """End it in the middle of what it is asked, from another thread than the one that asks."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
 
     def abandon(self):
         if self._requests is not None:

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -71,6 +72,27 @@ def test_left_early_it_does_not_sync_all(path, worker):
         raise ValueError
     assert "fsync" not in made.asked and made.asked[-1] == "close"
     assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
+
+
+def test_left_early_it_does_not_wait_for_storage_that_hangs(path, tmp_path, monkeypatch):
+    asked, pipe = threading.Event(), str(tmp_path / "stuck")
+    os.mkfifo(pipe)
+
+    class Stuck(storage.Worker):
+        def ask(self, patience, name, *arguments):
+            if name != "fdatasync":
+                return super().ask(patience, name, *arguments)
+            asked.set()
+            # Nobody writes to the pipe, so opening it never returns.
+            return super().ask(patience, "open_file", pipe)
+    monkeypatch.setattr(storage, "start", Stuck)
+    before = len(os.listdir("/proc/self/fd")), set(ending.children())
+    with pytest.raises(ValueError), local.Syncer(path):
+        assert asked.wait(30)
+        monkeypatch.setattr(storage, "PATIENCE", 0.2)
+        raise ValueError
+    assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
+    assert (len(os.listdir("/proc/self/fd")), set(ending.children())) == before
 
 
 @pytest.mark.parametrize("name", ["fdatasync", "fsync"])
