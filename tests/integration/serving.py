@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import http.server
 import random
+import re
 import threading
 
 BLOCK = 65536
@@ -20,13 +21,17 @@ def random_image(size, seed):
 
 
 class Served:
-    """content behind url. With hold_at the answers stop after that many bytes until release(); with rate they give so many bytes a second."""
+    """content behind url. With hold_at the answers stop after that many bytes until release(); with rate they give so many bytes a second.
+
+    requests counts the fetches; a look at the beginning, which precedes each, is none.
+    """
 
     def __init__(self, content, hold_at=None, rate=None):
         self.content, self.rate, self.hold_at = content, rate, hold_at
         self.checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
         self.url = ""
         self.requests = 0
+        self._lock, self._holding = threading.Lock(), threading.Semaphore(0)
         self._held, self._released, self._closed = threading.Event(), threading.Event(), threading.Event()
 
     def release(self):
@@ -41,8 +46,14 @@ class Served:
     def wait_until_held(self, seconds=60):
         assert self._held.wait(seconds), "nobody fetched as far as to where the answer stops"
 
+    def wait_until_held_by(self, count, seconds=60):
+        """So many fetches have come to where the answer stops; to be asked once."""
+        for number in range(count):
+            assert self._holding.acquire(timeout=seconds), f"{number} of {count} fetched as far as to where the answer stops"
+
     def give(self, write):
-        self.requests += 1
+        with self._lock:
+            self.requests += 1
         sent = 0
         while sent < len(self.content):
             end = min(sent + BLOCK, len(self.content))
@@ -50,6 +61,7 @@ class Served:
                 write(self.content[sent:self.hold_at])
                 sent = self.hold_at
                 self._held.set()
+                self._holding.release()
                 self._released.wait(300)
                 continue
             write(self.content[sent:end])
@@ -65,9 +77,11 @@ def serving(address, content, **how):
     served = Served(content, **how)
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def _head(self):
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
+        def _head(self, beginning=None):
+            self.send_response(200 if beginning is None else 206)
+            self.send_header("Content-Length", str(len(content) if beginning is None else beginning))
+            if beginning is not None:
+                self.send_header("Content-Range", f"bytes 0-{beginning - 1}/{len(content)}")
             self.send_header("ETag", '"as-it-is"')
             self.end_headers()
 
@@ -75,9 +89,14 @@ def serving(address, content, **how):
             self._head()
 
         def do_GET(self):
-            self._head()
+            look = re.fullmatch(r"bytes=0-(\d+)", self.headers.get("Range", ""))
+            beginning = min(int(look[1]) + 1, len(content)) if look else None
+            self._head(beginning)
             with contextlib.suppress(OSError):
-                served.give(self.wfile.write)
+                if look:
+                    self.wfile.write(content[:beginning])
+                else:
+                    served.give(self.wfile.write)
 
         def log_message(self, *_values):
             pass

@@ -41,12 +41,13 @@ for _name in ("image", "overlay", "domain", "gc"):
 
 class Run:
     """A job in a process of its own. at: where it is killed, as the kill tool has it.  pauses: up to so many seconds before some of its calls.
-    trace: are its calls recorded?  After end() there are result (None where it was killed), steps, killed and calls."""
+    trace: are its calls recorded?  rival: called at `at` in the place of the kill; killed then ends with what it returns.
+    After end() there are result (None where it was killed), steps, killed and calls."""
 
-    def __init__(self, job, *arguments, at="", pauses=0.0, trace=False):
+    def __init__(self, job, *arguments, at="", pauses=0.0, trace=False, rival=None):
         self._folder = tempfile.TemporaryDirectory()
         self._log, self._out = (os.path.join(self._folder.name, name) for name in ("log", "out"))
-        self.at = at
+        self.at, self._rival = at, rival
         self._process = FORK.Process(target=self._work, args=(job, arguments, pauses, trace))
         self._process.start()
 
@@ -56,6 +57,8 @@ class Run:
         calls = []
         steps = (Pausing if pauses else sitecustomize.Steps)(self._log, self.at)
         steps.longest = pauses
+        if self._rival:
+            steps.die = lambda text: steps.write(f"KILLED {text} {self._rival()}")
         sitecustomize.wrap_libvirt(steps, libvirt)
         if trace:
             record(calls)
@@ -72,8 +75,10 @@ class Run:
         self.steps = [line for line in lines if not line.startswith("KILLED ")]
         self.killed = next((line.partition(" ")[2] for line in lines if line.startswith("KILLED ")), "")
         self.result, self.calls = None, []
-        if self.at:
-            if not self.killed or self._process.exitcode != -signal.SIGKILL:
+        if self.at and not self.killed:
+            raise AssertionError(f"it did not come to {self.at}")
+        if self.at and not self._rival:
+            if self._process.exitcode != -signal.SIGKILL:
                 raise AssertionError(f"it was to be killed {self.at} and ended with {self._process.exitcode}")
         else:
             if self._process.exitcode != 0:
