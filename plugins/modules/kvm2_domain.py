@@ -55,7 +55,8 @@ options:
   cpu_mode:
     description:
       - The processor model that the guest sees, as libvirt names the modes. By default V(host-model) where the guest runs under KVM, and
-        QEMU's own default where it is emulated.
+        QEMU's own default where it is emulated. V(host-passthrough) becomes V(maximum) for a guest that is emulated, as there is no processor to
+        pass through then; RV(instances[].cpu_mode) says which one it is.
     type: str
     choices: [host-model, host-passthrough, maximum]
   machine:
@@ -64,13 +65,15 @@ options:
     type: str
   firmware:
     description:
-      - The firmware that the guest boots by.
+      - The firmware that the guest boots by. With V(efi) it is one without secure boot, so that it starts images that nobody signed too; its
+        variables are kept in a file of libvirt's that goes together with the instance.
     type: str
     choices: [bios, efi]
     default: bios
   virt_type:
     description:
-      - V(kvm) and V(qemu) demand acceleration and emulation. V(auto) takes KVM where the hypervisor offers it.
+      - V(kvm) and V(qemu) demand acceleration and emulation. V(auto) takes KVM where libvirt says that guests can have it, and
+        RV(instances[].virt_type) says what was chosen. An instance that is there stays what it is.
     type: str
     choices: [auto, kvm, qemu]
     default: auto
@@ -98,9 +101,28 @@ options:
           - The model of the interface.
         type: str
         default: virtio
+      vlan:
+        description:
+          - The tag of the VLAN that the interface is in, V(1) to V(4094). On a bridge of the kernel it takes libvirt 11.0 or newer; on a network, one
+            that can tag frames, such as over an Open vSwitch.
+        type: int
+      mtu:
+        description:
+          - The largest packet in bytes, V(68) to V(65535). By default that of the network or bridge.
+        type: int
+      nwfilter:
+        description:
+          - The name of a libvirt network filter that the interface's traffic passes. V(clean-traffic) keeps a guest from using the MAC and IP
+            addresses of others.
+        type: str
+      nwfilter_parameters:
+        description:
+          - The filter's parameters, such as C(IP) for the addresses that the guest may use. A value is a text or a list of them.
+        type: dict
   user_data:
     description:
-      - The cloud-init user data, as text. It is not shown in any output.
+      - The cloud-init user data, as text that begins with C(#cloud-config), C(#!) or another of the lines that cloud-init knows, or as a MIME
+        message. What is compressed with gzip is given in base64. It is not shown in any output.
     type: str
   network_config:
     description:
@@ -115,6 +137,86 @@ options:
       - Whether the guest is started together with the hypervisor. A proxy should be back after its host was restarted, so it is by default.
     type: bool
     default: true
+  console_log:
+    description:
+      - Whether the guest's serial console is logged to a file on the hypervisor, RV(instances[].console_log). The file goes on from one start
+        to the next, libvirt's log daemon keeps it and three older ones at 2 MiB each, and it is removed together with the instance where the
+        module runs on the hypervisor as root; elsewhere the removal says which file is left.
+    type: bool
+    default: true
+  on_crash:
+    description:
+      - What happens to a guest whose kernel crashes. With anything but V(destroy) an x86 guest gets a device that tells of its crash, for which
+        its kernel needs the driver C(pvpanic). V(preserve) keeps it as it is, for somebody to look at; the others write its memory to a file
+        first, or start it again, or both.
+    type: str
+    choices: [destroy, restart, preserve, coredump-destroy, coredump-restart]
+    default: destroy
+  watchdog:
+    description:
+      - Gives the guest a watchdog device, and says what happens when the guest does not reset it in time. It counts only while something in
+        the guest opens it, such as systemd with C(RuntimeWatchdogSec). V(none) is none, also where O(watchdog) gives one to all others.
+      - Without this option a watchdog that somebody added by hand is left alone.
+    type: str
+    choices: [none, reset, poweroff, shutdown, pause]
+  cpu_tuning:
+    description:
+      - Which share of the hypervisor's processors the guest gets. What is left out here is not limited, and left alone where somebody set it by
+        hand.
+    type: dict
+    suboptions:
+      shares:
+        description:
+          - The weight against other guests where processors are short, V(2) to V(10000). A guest with twice the shares gets twice the time.
+        type: int
+      quota:
+        description:
+          - The most that each of the guest's processors may use of one of the hypervisor's, in percent.
+        type: int
+      pin:
+        description:
+          - The hypervisor's processors that the guest runs on, such as V(0-3,6).
+        type: str
+  io_tuning:
+    description:
+      - How much the guest may read from and write to its disk in a second. What is left out here is not limited. Where the whole option is left
+        out, limits that somebody set by hand are left alone.
+      - A total excludes the limits for reading and writing of the same kind.
+    type: dict
+    suboptions:
+      total_bytes:
+        description:
+          - Reads and writes together, as a size with a unit such as V(50MiB).
+        type: str
+      read_bytes:
+        description:
+          - Reads, as a size with a unit.
+        type: str
+      write_bytes:
+        description:
+          - Writes, as a size with a unit.
+        type: str
+      total_iops:
+        description:
+          - Reads and writes together, as a number of requests.
+        type: int
+      read_iops:
+        description:
+          - Reads, as a number of requests.
+        type: int
+      write_iops:
+        description:
+          - Writes, as a number of requests.
+        type: int
+  xml_extra:
+    description:
+      - Further devices, each as the XML that libvirt takes for it. One of C(channel), C(controller), C(crypto), C(disk), C(filesystem),
+        C(hostdev), C(input), C(interface), C(parallel), C(redirdev), C(shmem), C(smartcard), C(sound), C(tpm), C(video) and C(vsock).
+      - They are known again by an alias that the module gives them, which follows from the text. So a device whose text changes is taken out
+        and put in anew, one that is not listed any more goes, and what libvirt or somebody adds to it is no difference.
+      - A disk needs a target other than C(vda) and C(vdb), an interface a MAC address. What such a disk holds is nobody's to delete.
+    type: list
+    elements: str
   instances:
     description:
       - The instances. An empty list does nothing. An option that is given here counts for that instance in the place of the module's
@@ -192,6 +294,24 @@ options:
               - The model of the interface.
             type: str
             default: virtio
+          vlan:
+            description:
+              - The tag of the VLAN that the interface is in, V(1) to V(4094). On a bridge of the kernel it takes libvirt 11.0 or newer; on a network, one
+                that can tag frames, such as over an Open vSwitch.
+            type: int
+          mtu:
+            description:
+              - The largest packet in bytes, V(68) to V(65535). By default that of the network or bridge.
+            type: int
+          nwfilter:
+            description:
+              - The name of a libvirt network filter that the interface's traffic passes. V(clean-traffic) keeps a guest from using the MAC and IP
+                addresses of others.
+            type: str
+          nwfilter_parameters:
+            description:
+              - The filter's parameters, such as C(IP) for the addresses that the guest may use. A value is a text or a list of them.
+            type: dict
       user_data:
         description:
           - O(user_data) for this instance alone.
@@ -208,6 +328,71 @@ options:
         description:
           - O(autostart) for this instance alone.
         type: bool
+      console_log:
+        description:
+          - O(console_log) for this instance alone.
+        type: bool
+      on_crash:
+        description:
+          - O(on_crash) for this instance alone.
+        type: str
+        choices: [destroy, restart, preserve, coredump-destroy, coredump-restart]
+      watchdog:
+        description:
+          - O(watchdog) for this instance alone.
+        type: str
+        choices: [none, reset, poweroff, shutdown, pause]
+      cpu_tuning:
+        description:
+          - O(cpu_tuning) for this instance alone.
+        type: dict
+        suboptions:
+          shares:
+            description:
+              - As O(cpu_tuning.shares).
+            type: int
+          quota:
+            description:
+              - As O(cpu_tuning.quota).
+            type: int
+          pin:
+            description:
+              - As O(cpu_tuning.pin).
+            type: str
+      io_tuning:
+        description:
+          - O(io_tuning) for this instance alone.
+        type: dict
+        suboptions:
+          total_bytes:
+            description:
+              - As O(io_tuning.total_bytes).
+            type: str
+          read_bytes:
+            description:
+              - As O(io_tuning.read_bytes).
+            type: str
+          write_bytes:
+            description:
+              - As O(io_tuning.write_bytes).
+            type: str
+          total_iops:
+            description:
+              - As O(io_tuning.total_iops).
+            type: int
+          read_iops:
+            description:
+              - As O(io_tuning.read_iops).
+            type: int
+          write_iops:
+            description:
+              - As O(io_tuning.write_iops).
+            type: int
+      xml_extra:
+        description:
+          - O(xml_extra) for this instance alone.
+        type: list
+        elements: str
   state:
     description:
       - V(running) defines what is missing, starts what is off and resumes what somebody paused.
@@ -324,6 +509,25 @@ EXAMPLES = r"""
 - name: Say where they are
   ansible.builtin.debug:
     msg: "{{ dict(proxies.instances | map(attribute='name') | zip(proxies.instances | map(attribute='primary_address'))) }}"
+
+- name: One with limits, a watchdog, and a filter against spoofed addresses
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    memory: 512MiB
+    networks:
+      - network: default
+        nwfilter: clean-traffic
+        nwfilter_parameters:
+          IP: 192.168.122.50
+    watchdog: reset
+    on_crash: restart
+    cpu_tuning:
+      quota: 50
+    io_tuning:
+      total_bytes: 50MiB
+      total_iops: 500
+    instances:
+      - name: proxy-03
 
 - name: Stop one of them, at once
   egress.kvm2.kvm2_domain:
@@ -491,6 +695,26 @@ instances:
       returned: always
       type: str
       sample: ""
+    virt_type:
+      description: V(kvm), or V(qemu) where the guest is emulated. V(null) where there is no domain, as for the next three.
+      returned: always
+      type: str
+      sample: kvm
+    machine:
+      description: The machine type as the definition has it.
+      returned: always
+      type: str
+      sample: pc-q35-10.0
+    cpu_mode:
+      description: The processor model's mode as the definition has it, V(null) where that is QEMU's own.
+      returned: always
+      type: str
+      sample: host-model
+    console_log:
+      description: The file on the hypervisor that the guest's console is logged to, V(null) where it is not.
+      returned: always
+      type: str
+      sample: /var/log/libvirt/qemu/kvm2-edge.proxy-01-0b0d2f1c-2a4d-5f2e-9c56-2f0c6f2f7f11.console
     drift:
       description: How the instance differs from what is declared and was left as it is, or waits for a restart.
       returned: always
@@ -587,7 +811,7 @@ from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_
 from ansible_collections.egress.kvm2.plugins.module_utils._services.domain import DomainService
 
 
-def specification(vcpus=None, firmware=None, virt_type=None, autostart=None):
+def specification(vcpus=None, firmware=None, virt_type=None, autostart=None, console_log=None, on_crash=None):
     """The options that describe an instance: once for all instances, with defaults, and once for each, without."""
     return {
         "memory": {"type": "str"},
@@ -604,6 +828,10 @@ def specification(vcpus=None, firmware=None, virt_type=None, autostart=None):
                 "bridge": {"type": "str"},
                 "mac": {"type": "str"},
                 "model": {"type": "str", "default": "virtio"},
+                "vlan": {"type": "int"},
+                "mtu": {"type": "int"},
+                "nwfilter": {"type": "str"},
+                "nwfilter_parameters": {"type": "dict"},
             },
             "mutually_exclusive": [("network", "bridge")],
             "required_one_of": [("network", "bridge")],
@@ -612,6 +840,25 @@ def specification(vcpus=None, firmware=None, virt_type=None, autostart=None):
         "network_config": {"type": "str", "no_log": True},
         "meta_data": {"type": "str", "no_log": True},
         "autostart": {"type": "bool", "default": autostart},
+        "console_log": {"type": "bool", "default": console_log},
+        "on_crash": {"type": "str", "choices": ["destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"], "default": on_crash},
+        "watchdog": {"type": "str", "choices": ["none", "reset", "poweroff", "shutdown", "pause"]},
+        "cpu_tuning": {
+            "type": "dict",
+            "options": {"shares": {"type": "int"}, "quota": {"type": "int"}, "pin": {"type": "str"}},
+        },
+        "io_tuning": {
+            "type": "dict",
+            "options": {
+                "total_bytes": {"type": "str"},
+                "read_bytes": {"type": "str"},
+                "write_bytes": {"type": "str"},
+                "total_iops": {"type": "int"},
+                "read_iops": {"type": "int"},
+                "write_iops": {"type": "int"},
+            },
+        },
+        "xml_extra": {"type": "list", "elements": "str"},
     }
 
 
@@ -653,7 +900,7 @@ ARGUMENTS = {
     "on_change": {"type": "str", "choices": ["report", "redefine", "restart", "replace"], "default": "redefine"},
     "max_parallel": {"type": "str", "default": "1"},
     "hold": {"type": "str"},
-    **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True),
+    **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True, console_log=True, on_crash="destroy"),
 }
 
 

@@ -1,12 +1,16 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The end of a console's log on this machine. It is a guest's own text at a path that a domain's XML gives, so it is read with care."""
+"""A console's log on this machine: its end is read, and it is removed. It is a guest's own text at a path that a domain's XML gives, so it is read
+with care."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
+
+from .._policy.domain_spec import CONSOLE_LOGS
 
 
 def tail(path, length):
@@ -40,3 +44,26 @@ def _end(path, length):
         return None, True
     finally:
         os.close(descriptor)
+
+
+def removable(folder=CONSOLE_LOGS):
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def remove(path):
+    """Delete a log and what the log daemon has moved aside of it, PATH.0 and so on. True where something went."""
+    folder, name = os.path.split(path)
+    pieces, gone = re.compile(re.escape(name) + r"(\.\d+)?"), False
+    try:
+        found = os.listdir(folder)
+    except OSError:
+        return False
+    for piece in found:
+        if pieces.fullmatch(piece):
+            try:
+                os.unlink(os.path.join(folder, piece))
+                gone = True
+            except OSError:
+                # Gone already, or not ours to remove: then it stays, and nothing else depends on it.
+                continue
+    return gone

@@ -173,6 +173,18 @@ class Hypervisor(ABC):
         """(the last bytes, at most `length`, of a guest's console log at that path of the hypervisor; are they all of it), or None where it cannot
         be seen from here."""
 
+    @abstractmethod
+    def removes_console_logs(self):
+        """Can this process remove the files in domain_spec.CONSOLE_LOGS? They are root's, on the machine of the daemon."""
+
+    @abstractmethod
+    def delete_console_log(self, path):
+        """Remove a guest's console log, with what libvirt's log daemon has put aside of it; False where none was there or may be removed."""
+
+    @abstractmethod
+    def nwfilters(self):
+        """Names of all network filters, None where the daemon has no driver for them."""
+
     # -- networks
 
     @abstractmethod

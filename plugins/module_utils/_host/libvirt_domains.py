@@ -250,6 +250,20 @@ class DomainCalls(Connection):
     def console_tail(self, path, length):
         return console_log.tail(path, length) if self.is_local() else None
 
+    def removes_console_logs(self):
+        return self.is_local() and console_log.removable()
+
+    def delete_console_log(self, path):
+        return self.is_local() and console_log.remove(path)
+
+    def nwfilters(self):
+        try:
+            return tuple(handle.name() for handle in self._conn.listAllNWFilters(0))
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == classify.NO_SUPPORT:
+                return None
+            raise self._error("read", "list", f"network filters of {self.uri}", error) from error
+
 
 def _ask(handle):
     """What DomainCalls._facts tells of all domains, for one."""

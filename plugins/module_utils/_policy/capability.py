@@ -10,6 +10,8 @@ from typing import FrozenSet, Mapping, Optional, Tuple
 
 from . import network_checks
 from .checks import FAIL, OK, SKIPPED, WARN, Check
+from .domain_spec import effective_cpu_mode
+from .domain_tuning import canonical_cpus
 from .units import format_size
 from .xml import parse
 
@@ -22,7 +24,8 @@ _FIRMWARE_HINT = (
 @dataclass(frozen=True)
 class Require:
     """What is asked for; None and empty ask for nothing. memory in bytes; virt_type is auto, kvm or qemu; vcpus is that of the largest
-    guest, vcpus_total that of all."""
+    guest, vcpus_total that of all. cpu_fallback: the nearest mode does where the one asked for cannot be. nwfilters: names. vlan_bridges: bridges
+    on which guests have a VLAN. cpu_pin: numbers of processors."""
 
     virt_type: Optional[str] = None
     machine: Optional[str] = None
@@ -34,6 +37,10 @@ class Require:
     memory: Optional[int] = None
     vcpus: Optional[int] = None
     vcpus_total: Optional[int] = None
+    cpu_fallback: bool = False
+    nwfilters: Tuple[str, ...] = ()
+    vlan_bridges: Tuple[str, ...] = ()
+    cpu_pin: FrozenSet[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -67,15 +74,28 @@ def read_guests(xml):
     return found
 
 
-def checks(facts, networks, bridges, domain_capabilities, require):
+def default_machine(facts):
+    """The machine type that a new guest gets where none is asked for; None leaves it to libvirt."""
+    preferred = PREFERRED_MACHINE.get(facts.arch)
+    return preferred if preferred in read_guests(facts.capabilities_xml).get(facts.arch, (frozenset(), None))[0] else None
+
+
+def host_processors(facts):
+    """The numbers of the host's processors; empty where libvirt does not list them."""
+    return frozenset(int(cpu.get("id")) for cpu in parse(facts.capabilities_xml).iterfind("host/topology/cells/cell/cpus/cpu"))
+
+
+def checks(facts, networks, bridges, domain_capabilities, require, nwfilters=None):
     """The Checks for a Require, all problems at once.
 
-    facts: model.HostFacts.  networks: of model.Network.  bridges: {name: is it up}, None where they cannot be seen.
+    facts: model.HostFacts.  networks: of model.Network.  bridges: {name: is it up}, None where they cannot be seen.  nwfilters: names, None
+    where the daemon has none at all.
     domain_capabilities: (virt_type, arch, machine) → XML, or None where the host has no such guests.
     """
     return (
         *_guest_checks(facts, domain_capabilities, require), *network_checks.networks(networks, require.networks),
-        *network_checks.bridges(bridges, require.bridges), *_memory_checks(facts, require.memory))
+        *network_checks.bridges(bridges, require.bridges), *network_checks.vlans(facts.libvirt_version, require.vlan_bridges),
+        *network_checks.nwfilters(nwfilters, require.nwfilters), *_memory_checks(facts, require.memory), *_pin_checks(facts, require.cpu_pin))
 
 
 def _guest_checks(facts, domain_capabilities, require):
@@ -94,12 +114,13 @@ def _guest_checks(facts, domain_capabilities, require):
         return
     if require.arch is not None:
         yield Check(f"arch {arch}", OK, f"The host runs guests of {arch}.")
-    machine = require.machine or PREFERRED_MACHINE.get(arch)
+    default = PREFERRED_MACHINE.get(arch) if PREFERRED_MACHINE.get(arch) in machines else None
+    machine = require.machine or default
     if require.machine is not None and require.machine not in machines:
         yield Check(
             f"machine {require.machine}", FAIL, f"The host has no machine {require.machine} for {arch}.",
             f"Leave machine out, or see: virsh capabilities, or qemu-system-{arch} -machine help.")
-        machine = PREFERRED_MACHINE.get(arch)
+        machine = default
     elif require.machine is not None:
         yield Check(f"machine {machine}", OK, f"The host has the machine {machine} for {arch}.")
     chosen, found, check = _virt_type(domain_capabilities, require.virt_type or "auto", arch, machine)
@@ -142,13 +163,14 @@ def _feature_checks(found, facts, virt_type, require):
             yield Check(
                 name, FAIL, f"The host has no firmware for {require.firmware}.", _FIRMWARE_HINT)
     if require.cpu_mode is not None:
-        name = f"cpu_mode {require.cpu_mode}"
-        if require.cpu_mode in found.cpu_modes:
-            yield Check(name, OK, f"Guests of virt_type {virt_type} can have cpu_mode {require.cpu_mode}.")
+        mode = effective_cpu_mode(require.cpu_mode, virt_type) if require.cpu_fallback else require.cpu_mode
+        name = f"cpu_mode {mode}"
+        if mode in found.cpu_modes:
+            yield Check(name, OK, f"Guests of virt_type {virt_type} can have cpu_mode {mode}.")
         else:
             known = ", ".join(sorted(found.cpu_modes - {"custom"})) or "none"
             yield Check(
-                name, FAIL, f"Guests of virt_type {virt_type} cannot have cpu_mode {require.cpu_mode}.",
+                name, FAIL, f"Guests of virt_type {virt_type} cannot have cpu_mode {mode}.",
                 f"Leave cpu_mode out, or use one of: {known}.")
     if require.vcpus is not None:
         name = f"vcpus {require.vcpus}"
@@ -171,3 +193,12 @@ def _memory_checks(facts, memory):
             "memory", FAIL, f"{format_size(memory)} are needed and the host has {have}.", "Use less memory, or another hypervisor.")
     else:
         yield Check("memory", OK, f"{format_size(memory)} are needed and the host has {have}.")
+
+
+def _pin_checks(facts, wanted):
+    there = host_processors(facts)
+    if there and wanted - there:
+        missing, present = (canonical_cpus(",".join(str(number) for number in numbers)) for numbers in (wanted - there, there))
+        yield Check(
+            "cpu_tuning.pin", FAIL, f"The host has no processor {missing} (there are: {present}).",
+            "Pin to processors that are there: virsh capabilities.")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import domain_read
-from .domain_spec import fields
+from . import domain_interface, domain_read
+from .domain_fields import fields
 from .xml import parse
 
 REDEFINE = "redefine"
@@ -41,6 +41,8 @@ def drift(xml, spec):
     # An interface of ours that is not wanted any more; one that an operator attached is none of ours.
     for mac in domain_read.derived_macs(spec.uuid).union(spec.former_macs):
         want.setdefault(f"interface {mac}", None)
+    for option in spec.former_options:
+        want.setdefault(option, None)
     return tuple(
         Drift(field, have.get(field), want[field], REPLACE if field in _REPLACED else REDEFINE, field not in _WITHOUT_RESTART)
         for field in sorted(want) if not _is_same(field, have.get(field), want[field], tree, spec))
@@ -52,6 +54,9 @@ def _is_same(field, have, want, tree, spec):
     if field == "cpu_mode":
         # Started with host-model, a guest shows the custom model that this became.
         return have == want or (want == "host-model" and have is None and tree.get("id") is not None and tree.find("cpu") is not None)
+    if field.startswith("interface "):
+        mac = field.partition(" ")[2]
+        return domain_interface.is_same(tree, mac, next((one for one in spec.interfaces if one.mac == mac), None))
     if field == "overlay_chain":
         return _is_same_chain(domain_read.read_chain(domain_read.find_disk(tree, "overlay")), spec.overlay_chain)
     return have == want

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import os
 
-from . import names
-from .domain_spec import EVENTS, MIB, STANDARD_DEVICES, DomainSpec, Interface, chain_text
+from . import domain_extra, domain_tuning, names
+from .domain_edit import attribute as _attribute
+from .domain_fields import chain_text
+from .domain_interface import derived_macs, mac_of
+from .domain_interface import find as find_interface
+from .domain_interface import read as interfaces
+from .domain_spec import EVENTS, MIB, STANDARD_DEVICES, DomainSpec
 from .xml import parse
+
+__all__ = (
+    "cpu_mode", "derived_macs", "disk_path", "fields_of", "find_disk", "find_interface", "find_standard_device", "firmware", "interfaces", "is_surely_ours",
+    "macs", "memory", "overlay_path", "read_chain", "read_fields", "read_spec")
 
 AGENT = "org.qemu.guest_agent.0"
 OVERLAY_TARGET, SEED_TARGET = "vda", "vdb"
 _BYTES = {
     "b": 1, "bytes": 1, "KB": 1000, "MB": 1000 ** 2, "GB": 1000 ** 3, "TB": 1000 ** 4,
     "k": 1024, "KiB": 1024, "M": 1024 ** 2, "MiB": 1024 ** 2, "G": 1024 ** 3, "GiB": 1024 ** 3, "T": 1024 ** 4, "TiB": 1024 ** 4}
-# More interfaces than any instance has: the MACs of these indexes are known to be ours.
-_INDEXES = 32
 
 
 # -- finding what is ours in a parsed <domain>
@@ -65,18 +72,6 @@ def disk_path(disk):
     return None if source is None else source.get("file")
 
 
-def find_interface(tree, mac):
-    for element in tree.findall("devices/interface"):
-        if _mac(element) == mac:
-            return element
-    return None
-
-
-def derived_macs(uuid):
-    """The MACs that only this instance's interfaces can have."""
-    return frozenset(names.mac_address(uuid, index) for index in range(_INDEXES))
-
-
 def find_standard_device(tree, device):
     """The element of one of domain_spec.STANDARD_DEVICES, or None."""
     if device == "guest_agent":
@@ -84,13 +79,10 @@ def find_standard_device(tree, device):
     return tree.find({"serial_console": "devices/serial", "rng": "devices/rng"}[device])
 
 
-def _mac(element):
-    return (_attribute(element, "mac", "address") or "").strip().lower()
-
-
-def _attribute(element, child, name):
-    found = element.find(child)
-    return None if found is None else found.get(name)
+def console_log(tree):
+    """The file that the first serial console is logged to, kept from one start to the next; None where there is none."""
+    log = tree.find("devices/serial/log")
+    return None if log is None or log.get("append") != "on" else log.get("file")
 
 
 def _empty_spec(uuid):
@@ -138,19 +130,6 @@ def _count(text):
     return int(text) if text.isdigit() else 0
 
 
-def interfaces(tree):
-    """The interfaces on networks and bridges, as domain_spec.Interface, in the order of the XML."""
-    found = []
-    for element in tree.findall("devices/interface"):
-        source, kind = element.find("source"), element.get("type")
-        if source is not None and source.get("network") is not None:
-            # A running guest on a network shows the bridge behind it too.
-            kind = "network"
-        if source is not None and kind in ("network", "bridge"):
-            found.append(Interface(kind, source.get(kind) or "", _mac(element), _attribute(element, "model", "type") or "default"))
-    return tuple(found)
-
-
 def fields_of(tree):
     """read_fields() of a parsed <domain>."""
     system_type = tree.find("os/type")
@@ -165,16 +144,20 @@ def fields_of(tree):
     found.update({f"interface {interface.mac}": str(interface) for interface in interfaces(tree)})
     found.update({event: tree.findtext(event) or default for event, default in EVENTS})
     found.update({device: find_standard_device(tree, device) is not None for device in STANDARD_DEVICES})
+    found.update(
+        domain_tuning.read(tree, overlay), on_crash=tree.findtext("on_crash") or "destroy", console_log=console_log(tree),
+        xml_extra=domain_extra.read(tree), panic_device=tree.find("devices/panic") is not None)
     return found
 
 
 def read_fields(xml):
-    """{field: value} of a domain's XML, in the form of domain_spec.fields(), all its interfaces included; what it does not say is None."""
+    """{field: value} of a domain's XML, in the form of domain_fields.fields(), all its interfaces included; what it does not say is None."""
     return fields_of(parse(xml))
 
 
 def read_spec(xml):
-    """A DomainSpec of what a domain's XML says; overlay_path, seed_path, machine, emulator, title and cpu_mode may be None."""
+    """A DomainSpec of what a domain's XML says; overlay_path, seed_path, machine, emulator, title and cpu_mode may be None. What is managed only
+    while it is asked for is not in it."""
     tree = parse(xml)
     have = fields_of(tree)
     chain = read_chain(find_disk(tree, "overlay"))[0]
@@ -183,7 +166,7 @@ def read_spec(xml):
         overlay_path=have["overlay"], overlay_chain=chain if all(path and volume_format for path, volume_format in chain) else (),
         seed_path=have["seed"], interfaces=interfaces(tree), cpu_mode=have["cpu_mode"], machine=have["machine"],
         arch=have["arch"] or "x86_64", firmware=have["firmware"], virt_type=have["virt_type"], emulator=have["emulator"],
-        title=have["title"])
+        title=have["title"], console_log=have["console_log"] is not None, on_crash=have["on_crash"])
 
 
 def overlay_path(xml):
@@ -193,4 +176,4 @@ def overlay_path(xml):
 
 def macs(xml):
     """The MAC addresses of all interfaces in a domain's XML, in lower case."""
-    return tuple(_mac(element) for element in parse(xml).findall("devices/interface"))
+    return tuple(mac_of(element) for element in parse(xml).findall("devices/interface"))

@@ -5,22 +5,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from .errors import InvalidInput
 
+# Where libvirt's daemon for logs may write on every distribution. Not *.log: that is logrotate's, which would leave pieces behind.
+CONSOLE_LOGS = "/var/log/libvirt/qemu"
+
 KINDS = ("network", "bridge")
 CPU_MODES = ("host-passthrough", "host-model", "maximum")
 FIRMWARES = ("bios", "efi")
 VIRT_TYPES = ("kvm", "qemu")
 # What the protocols lean on: a guest that powers off stays off, whatever stopped it.
-EVENTS = (("on_poweroff", "destroy"), ("on_reboot", "restart"), ("on_crash", "destroy"))
+EVENTS = (("on_poweroff", "destroy"), ("on_reboot", "restart"))
+CRASH_ACTIONS = ("destroy", "restart", "preserve", "coredump-destroy", "coredump-restart")
 # Devices that every instance has, beside its disks and interfaces.
 STANDARD_DEVICES = ("guest_agent", "serial_console", "rng")
+X86 = ("x86_64", "i686")
 
 MIB = 1024 ** 2
 _MAC_RE = re.compile(r"[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
@@ -30,15 +33,25 @@ _UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\
 
 @dataclass(frozen=True)
 class Interface:
-    """kind: "network" (source is a libvirt network) or "bridge" (source is a bridge of the host). mac in lower case."""
+    """kind: "network" (source is a libvirt network) or "bridge" (source is a bridge of the host). mac in lower case. mtu in bytes.
+
+    nwfilter: name of a libvirt network filter.  nwfilter_parameters: its (name, value), sorted.
+    """
 
     kind: str
     source: str
     mac: str
     model: str = "virtio"
+    vlan: Optional[int] = None
+    mtu: Optional[int] = None
+    nwfilter: Optional[str] = None
+    nwfilter_parameters: Tuple[Tuple[str, str], ...] = ()
 
     def __str__(self):
-        return f"{self.kind} {self.source}, {self.model}"
+        text = f"{self.kind} {self.source}, {self.model}"
+        for what, value in (("vlan", self.vlan), ("mtu", self.mtu), ("nwfilter", self.nwfilter)):
+            text += f", {what} {value}" if value is not None else ""
+        return text + "".join(f", {name}={value}" for name, value in self.nwfilter_parameters)
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,10 @@ class DomainSpec:
     cpu_mode: one of CPU_MODES, None for libvirt's default. machine: "q35", "pc" or an exact type. overlay_chain: (path, format) of the
     files below the overlay, the base last; empty where it is not known. machine, emulator, title, overlay_path and seed_path of None are
     left as they are in a domain that is there, and to libvirt in a new one. former_macs: of interfaces that were asked for once.
+
+    console_log: is the serial console logged to console_log_path()?  watchdog, cpu_shares, cpu_quota (percent of one processor of the host for
+    each of the guest's), cpu_pin (processors of the host, as libvirt writes them) and io_tuning ((limit, number a second), …) are managed
+    while they are asked for; former_options: those that were asked for once.  xml_extra: devices as XML.
     """
 
     name: str
@@ -66,6 +83,15 @@ class DomainSpec:
     emulator: Optional[str] = None
     title: Optional[str] = None
     former_macs: Tuple[str, ...] = ()
+    console_log: bool = False
+    on_crash: str = "destroy"
+    watchdog: Optional[str] = None
+    cpu_shares: Optional[int] = None
+    cpu_quota: Optional[int] = None
+    cpu_pin: Optional[str] = None
+    io_tuning: Tuple[Tuple[str, int], ...] = ()
+    xml_extra: Tuple[str, ...] = ()
+    former_options: Tuple[str, ...] = ()
 
     @property
     def memory_kib(self):
@@ -81,32 +107,21 @@ class DomainSpec:
         return f"kvm2-seed-{self.uuid.replace('-', '')[:10]}"
 
 
-def fields(spec):
-    """{field: value} of everything the specification asks for, flat, for comparison and for people. Sizes in bytes.
-
-    A field that it leaves alone is not in it; an interface is the field "interface <mac>".
-    """
-    found = {
-        "virt_type": spec.virt_type, "arch": spec.arch, "firmware": spec.firmware, "cpu_mode": spec.cpu_mode,
-        "memory": spec.memory_kib * 1024, "vcpus": spec.vcpus}
-    optional = {
-        "machine": spec.machine, "emulator": spec.emulator, "title": spec.title, "overlay": spec.overlay_path,
-        "overlay_chain": chain_text(spec.overlay_chain) if spec.overlay_path is not None and spec.overlay_chain else None,
-        "seed": spec.seed_path}
-    found.update({field: value for field, value in optional.items() if value is not None})
-    found.update({f"interface {interface.mac}": str(interface) for interface in spec.interfaces})
-    found.update(dict(EVENTS))
-    found.update(dict.fromkeys(STANDARD_DEVICES, True))
-    return found
+def console_log_path(name, uuid):
+    """The file of a domain's console. The UUID keeps it apart from that of a domain of the same name that comes after it."""
+    return f"{CONSOLE_LOGS}/kvm2-{name}-{uuid}.console"
 
 
-def chain_text(chain):
-    return " <- ".join(f"{path} ({volume_format or 'format not given'})" for path, volume_format in chain)
+def effective_cpu_mode(asked, virt_type):
+    """The CPU mode of a guest of that virt_type: emulation has no processor to pass through, and its fullest one is the nearest to it."""
+    if asked is None:
+        return "host-model" if virt_type == "kvm" else None
+    return "maximum" if asked == "host-passthrough" and virt_type == "qemu" else asked
 
 
-def generation(spec):
-    """Hex sha256 of the managed specification: equal for equal specifications, whatever the order of the interfaces."""
-    return hashlib.sha256(json.dumps(fields(spec), sort_keys=True).encode()).hexdigest()
+def has_panic_device(spec):
+    """What tells of a guest's crash is only wanted where something follows from it."""
+    return spec.on_crash != "destroy" and spec.arch in X86
 
 
 def check(spec):
@@ -114,7 +129,7 @@ def check(spec):
     obj = f"specification of domain {spec.name}"
     if spec.memory < MIB or spec.vcpus < 1:
         raise InvalidInput(obj, f"memory {spec.memory} and vcpus {spec.vcpus} are too small", "Give at least 1MiB and 1.")
-    for field, allowed in (("cpu_mode", (None, *CPU_MODES)), ("firmware", FIRMWARES), ("virt_type", VIRT_TYPES)):
+    for field, allowed in (("cpu_mode", (None, *CPU_MODES)), ("firmware", FIRMWARES), ("virt_type", VIRT_TYPES), ("on_crash", CRASH_ACTIONS)):
         if getattr(spec, field) not in allowed:
             raise InvalidInput(
                 obj, f"{field} {getattr(spec, field)!r} is not known", "Use one of " + ", ".join(filter(None, allowed)) + ".")
@@ -126,7 +141,8 @@ def check(spec):
             raise InvalidInput(
                 obj, f"the MAC address {interface.mac} is malformed, multicast or used twice", "Leave mac out to have it derived.")
     texts = [spec.name, spec.machine, spec.arch, spec.emulator, spec.title, spec.overlay_path, spec.seed_path]
-    texts += [text for link in spec.overlay_chain for text in link] + [text for one in spec.interfaces for text in (one.source, one.model)]
+    texts += [text for link in spec.overlay_chain for text in link]
+    texts += [text for one in spec.interfaces for text in (one.source, one.model, one.nwfilter, *(part for pair in one.nwfilter_parameters for part in pair))]
     for text in texts:
         if text is not None and _UNPRINTABLE.search(text):
             raise InvalidInput(obj, f"{text!r} holds a character that XML cannot carry", "Remove that character.")

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import copy
 
-from . import domain_read
+from . import domain_extra, domain_interface, domain_read, domain_tuning
 from .domain_drift import Drift, drift, machine_family, same_machine
-from .domain_spec import EVENTS, STANDARD_DEVICES, DomainSpec, Interface, check, generation
-from .domain_spec import fields as shown
+from .domain_edit import ensure as _ensure
+from .domain_edit import remove as _remove
+from .domain_edit import set_text as _set_text
+from .domain_fields import fields as shown
+from .domain_fields import generation
+from .domain_spec import EVENTS, STANDARD_DEVICES, X86, DomainSpec, Interface, check, console_log_path, has_panic_device
 from .errors import CONFLICT, Kvm2Error
 from .xml import etree, parse
 from .xml import render as as_text
 
 __all__ = ("DomainSpec", "Drift", "Interface", "drift", "generation", "render", "shown", "update")
-
-_X86 = ("x86_64", "i686")
-
 
 def render(spec, mark_element):
     """XML text of a new domain. mark_element is mark.to_element()'s. Raises InvalidInput where a value cannot be rendered."""
@@ -46,36 +47,19 @@ def _apply(tree, spec, mark_element):
     _set_vcpus(tree, spec)
     _set_system(tree, spec)
     _set_cpu(tree, spec)
-    for event, action in EVENTS:
+    for event, action in (*EVENTS, ("on_crash", spec.on_crash)):
         _set_text(tree, event, action)
     devices = _ensure(tree, "devices")
     if spec.emulator is not None:
         _set_text(devices, "emulator", spec.emulator)
     _set_overlay(tree, devices, spec)
     _set_seed(tree, devices, spec)
-    _set_interfaces(tree, devices, spec)
+    domain_interface.apply(tree, devices, spec)
+    domain_extra.apply(tree, devices, spec.xml_extra)
     _add_standard_devices(tree, devices, spec)
+    _set_console_log(devices, spec)
+    domain_tuning.apply(tree, devices, spec, domain_read.find_disk(tree, "overlay"))
     return as_text(tree)
-
-
-# -- the tools: every one changes only what differs
-
-def _ensure(parent, tag, **attributes):
-    element = parent.find(tag)
-    return etree.SubElement(parent, tag, **attributes) if element is None else element
-
-
-def _set_text(parent, tag, text):
-    element = _ensure(parent, tag)
-    if (element.text or "").strip() != text:
-        element.text = text
-    return element
-
-
-def _remove(parent, *tags):
-    for tag in tags:
-        for element in parent.findall(tag):
-            parent.remove(element)
 
 
 # -- the domain itself
@@ -120,12 +104,14 @@ def _set_system(tree, spec):
         system.attrib.pop("firmware", None)
         if spec.firmware == "efi":
             system.set("firmware", "efi")
+            # With secure boot it would start signed images only, where the vendors' keys are in it.
+            etree.SubElement(etree.SubElement(system, "firmware"), "feature", enabled="no", name="secure-boot")
     if system.find("boot") is None and not tree.findall("devices/*/boot"):
         etree.SubElement(system, "boot", dev="hd")
     features = _ensure(tree, "features")
-    if spec.arch in _X86 or spec.firmware == "efi":
+    if spec.arch in X86 or spec.firmware == "efi":
         _ensure(features, "acpi")
-    if spec.arch in _X86:
+    if spec.arch in X86:
         _ensure(features, "apic")
 
 
@@ -215,39 +201,11 @@ def _set_seed(tree, devices, spec):
 
 # -- other devices
 
-def _set_interfaces(tree, devices, spec):
-    wanted = {interface.mac for interface in spec.interfaces}
-    for mac in domain_read.derived_macs(spec.uuid).union(spec.former_macs) - wanted:
-        surplus = domain_read.find_interface(tree, mac)
-        if surplus is not None:
-            devices.remove(surplus)
-    for interface in spec.interfaces:
-        _set_interface(tree, devices, interface)
-
-
-def _set_interface(tree, devices, interface):
-    element = domain_read.find_interface(tree, interface.mac)
-    if element is None:
-        element = etree.SubElement(devices, "interface")
-        etree.SubElement(element, "mac", address=interface.mac)
-    source = _ensure(element, "source")
-    if element.get("type") != interface.kind or source.get(interface.kind) != interface.source:
-        # Port groups and the like belong to the network that it leaves.
-        source.attrib.clear()
-        _remove(element, "virtualport")
-    element.set("type", interface.kind)
-    source.set(interface.kind, interface.source)
-    model = _ensure(element, "model")
-    if model.get("type") not in (None, interface.model):
-        _remove(element, "address")
-    model.set("type", interface.model)
-
-
 def _add_standard_devices(tree, devices, spec):
     missing = [device for device in STANDARD_DEVICES if domain_read.find_standard_device(tree, device) is None]
     if "serial_console" in missing:
         serial = etree.SubElement(devices, "serial", type="pty")
-        console_target = {"port": "0", "type": "isa-serial"} if spec.arch in _X86 else {"port": "0"}
+        console_target = {"port": "0", "type": "isa-serial"} if spec.arch in X86 else {"port": "0"}
         etree.SubElement(serial, "target", **console_target)
         if devices.find("console") is None:
             etree.SubElement(etree.SubElement(devices, "console", type="pty"), "target", type="serial", port="0")
@@ -257,7 +215,23 @@ def _add_standard_devices(tree, devices, spec):
     if "rng" in missing:
         rng = etree.SubElement(devices, "rng", model="virtio")
         etree.SubElement(rng, "backend", model="random").text = "/dev/urandom"
+    if has_panic_device(spec) and devices.find("panic") is None:
+        etree.SubElement(devices, "panic", model="isa")
     if devices.find("memballoon") is None:
         etree.SubElement(devices, "memballoon", model="virtio")
     if devices.find("controller[@type='usb']") is None:
         etree.SubElement(devices, "controller", type="usb", model="none")
+
+
+def _set_console_log(devices, spec):
+    serial = devices.find("serial")
+    path = console_log_path(spec.name, spec.uuid) if spec.console_log else None
+    log = serial.find("log")
+    have = None if log is None or log.get("append") != "on" else log.get("file")
+    if have == path and (log is None) == (path is None):
+        return
+    # libvirt shows the first serial device as the first console too.
+    for device in [serial, *devices.findall("console")[:1]]:
+        _remove(device, "log")
+    if path is not None:
+        serial.insert(0, etree.Element("log", file=path, append="on"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from . import access, guest_network, names, placement
+from . import access, domain_options, guest_network, names, placement
 from .engines import ENGINES
 from .errors import InvalidInput
 from .schema_text import VARIABLE, shown
@@ -20,6 +20,9 @@ _SIZING = {"memory": "512MiB", "vcpus": 1, "disk": "4GiB"}
 _NETWORKS = ({"network": "default"},)
 _ENGINE = "tinyproxy"
 _PREFIX = "proxy"
+# What an entry of networks says of the interface itself.
+_INTERFACE = ("network", "bridge", "model", "vlan", "mtu", "nwfilter", "nwfilter_parameters")
+_NO_DEVICES = dict.fromkeys(("console_log", "on_crash", "watchdog", "cpu_tuning", "io_tuning", "xml_extra"))
 
 
 # -- what the schema cannot say
@@ -58,6 +61,7 @@ def problems(definition):
     found += _twice(f"{VARIABLE}.hypervisors", "name", hypervisors)
     found += _twice(f"{VARIABLE}.instances", "name", [item["name"] for item in expanded])
     found += _access_problems(definition, listed)
+    found += _domain_problems(definition, listed)
     found += [
         f"{place}: {'' if value is None else f'{shown(value)}: '}{cause}" for place, value, cause in guest_network.problems(
             definition.get("networks", _NETWORKS), expanded, not isinstance(definition["instances"], list), VARIABLE)]
@@ -79,6 +83,24 @@ def _proxies(definition, listed):
     """(path, mapping) of every place that says something of a proxy."""
     places = [(f"{VARIABLE}.proxy", definition.get("proxy", {}))]
     return places + [(f"{VARIABLE}.instances[{index}].proxy", item["proxy"]) for index, item in enumerate(listed) if "proxy" in item]
+
+
+def _domain_problems(definition, listed):
+    """What is wrong with devices and limits. Devices as XML are looked at where they are used: it takes a library that only hypervisors need."""
+    found = []
+    for index, network in enumerate(definition.get("networks", _NETWORKS)):
+        try:
+            domain_options.network_values(network, f"{VARIABLE}.networks[{index}]")
+        except InvalidInput as error:
+            found.append(f"{error.object}: {error.cause}. {error.hint}")
+    places = [(VARIABLE, {})] + [(f"{VARIABLE}.instances[{index}]", item.get("domain", {})) for index, item in enumerate(listed)]
+    for place, own in places:
+        devices = {key: value for key, value in {**definition.get("domain", {}), **own}.items() if key in ("cpu_tuning", "io_tuning")}
+        try:
+            domain_options.device_values({**_NO_DEVICES, **devices}, f"of {place}.domain", "")
+        except InvalidInput as error:
+            found.append(f"{place}.domain: {error.object.replace(f' of {place}.domain', '')}: {error.cause}. {error.hint}")
+    return found
 
 
 def _access_problems(definition, listed):
@@ -134,7 +156,7 @@ def normalise(definition):
 
     Returns name, image (key, url or src, checksum, format), pool, networks, proxy (engine, port, allow, user where there is one), dns,
     authorized_keys, hypervisors {name: weight}, instances (name, uid, memory, vcpus, disk, hypervisor, proxy, addresses: one for each
-    network or None), placement {hypervisor: [names]} and warnings [text]. Sizes stay as written. It holds no password.
+    network or None, domain: options of kvm2_domain), placement {hypervisor: [names]} and warnings [text]. Sizes stay as written. It holds no password.
     """
     hypervisors = definition["hypervisors"]
     if isinstance(hypervisors, dict):
@@ -160,7 +182,8 @@ def normalise(definition):
         "hypervisors": weights,
         "instances": [
             {**sizing, **item.get("sizing", {}), "name": item["name"], "uid": uid_of(definition["name"], item),
-             "hypervisor": where[item["name"]], "proxy": proxies[item["name"]], "addresses": addresses[item["name"]]}
+             "hypervisor": where[item["name"]], "proxy": proxies[item["name"]], "addresses": addresses[item["name"]],
+             "domain": {**definition.get("domain", {}), **item.get("domain", {})}}
             for item in items],
         "placement": placed,
         "warnings": _warnings(definition, networks, proxies),
@@ -202,13 +225,13 @@ def share(fleet, hypervisor, overlays=()):
     """What one hypervisor gets of a normalised fleet, in the form that the modules take.
 
     overlays: the entries that kvm2_overlay returned; their volume names go into the domains.
-    Returns names [text], overlays [{name, uid, capacity}], domains [{name, uid, memory, vcpus, overlay}], interfaces [{network or bridge,
-    model}], declared (the families, "ipv4" or "ipv6", of which each instance has an address by the definition), networks and bridges [text],
+    Returns names [text], overlays [{name, uid, capacity}], domains [{name, uid, memory, vcpus, overlay, options of their own}], interfaces
+    [{network or bridge, model and so on}], declared (the families, "ipv4" or "ipv6", of which each instance has an address by the definition), networks and bridges [text],
     the sum of the guests' memory in bytes and the largest number of vcpus. A hypervisor that is not in the definition gets nothing.
     """
     mine = [item for item in fleet["instances"] if item["hypervisor"] == hypervisor]
     volumes = {one["name"]: one["overlay"] for one in overlays if one.get("overlay")}
-    domains = [{key: item[key] for key in ("name", "uid", "memory", "vcpus")} for item in mine]
+    domains = [{**{key: item[key] for key in ("name", "uid", "memory", "vcpus")}, **item["domain"]} for item in mine]
     for domain in domains:
         if domain["name"] in volumes:
             domain["overlay"] = volumes[domain["name"]]
@@ -216,7 +239,7 @@ def share(fleet, hypervisor, overlays=()):
         "names": [item["name"] for item in mine],
         "overlays": [{"name": item["name"], "uid": item["uid"], "capacity": item["disk"]} for item in mine],
         "domains": domains,
-        "interfaces": [{key: one[key] for key in ("network", "bridge", "model") if key in one} for one in fleet["networks"]],
+        "interfaces": [{key: one[key] for key in _INTERFACE if key in one} for one in fleet["networks"]],
         "declared": [family for family in guest_network.FAMILIES if mine and all(guest_network.primary(one["addresses"], family) for one in mine)],
         "networks": sorted({one["network"] for one in fleet["networks"] if "network" in one}),
         "bridges": sorted({one["bridge"] for one in fleet["networks"] if "bridge" in one}),

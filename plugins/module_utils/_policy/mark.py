@@ -20,7 +20,7 @@ ROOT = "instance"
 # Clocks of controllers and hypervisors may differ by this much before a future time is called wrong.
 CLOCK_SKEW = 300
 
-_CHILDREN = ("managed", "fleet", "name", "uid", "host", "createdAt", "generation", "base", "seed", "deleting", "hold", "run", "macs")
+_CHILDREN = ("managed", "fleet", "name", "uid", "host", "createdAt", "generation", "base", "seed", "deleting", "hold", "run", "macs", "options")
 _REQUIRED = ("managed", "fleet", "name", "uid", "createdAt")
 _TIME_RE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?(?:Z|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d))",
@@ -30,7 +30,8 @@ _TIME_RE = re.compile(
 @dataclass(frozen=True)
 class Mark:
     """created_at and deleting are seconds since the epoch. macs: those MAC addresses, with blanks between, that the definition has by request
-    and not derived from the uid, so that their interfaces are known as ours once they are asked for no more."""
+    and not derived from the uid, so that their interfaces are known as ours once they are asked for no more. options: for the same reason the
+    fields, with blanks between, that are managed only while they are asked for, and are."""
 
     fleet: str
     name: str
@@ -44,6 +45,7 @@ class Mark:
     hold: str = ""
     run: str = ""
     macs: str = ""
+    options: str = ""
     managed: bool = True
 
 
@@ -83,6 +85,7 @@ def to_element(mark):
         "managed": "true", "fleet": mark.fleet, "name": mark.name, "uid": mark.uid, "host": mark.host,
         "createdAt": format_time(mark.created_at), "generation": mark.generation, "base": mark.base, "seed": mark.seed,
         "deleting": None if mark.deleting is None else format_time(mark.deleting), "hold": mark.hold, "run": mark.run, "macs": mark.macs,
+        "options": mark.options,
     }
     for child in _CHILDREN:
         if values[child]:
@@ -136,7 +139,7 @@ def parse_element(root) -> Union[Mark, Unreadable]:
             return Unreadable(f"<deleting> {found['deleting']!r} is not an RFC 3339 time after 1970")
     return Mark(
         fleet=found["fleet"], name=found["name"], uid=uid, created_at=created_at, deleting=deleting,
-        **{child: found.get(child, "") for child in ("host", "generation", "base", "seed", "hold", "run", "macs")})
+        **{child: found.get(child, "") for child in ("host", "generation", "base", "seed", "hold", "run", "macs", "options")})
 
 
 def _text(element):

@@ -9,6 +9,9 @@ import shlex
 
 from .checks import FAIL, OK, SKIPPED, WARN, Check
 
+# From this release on libvirt tags frames on the kernel's own bridges; before it an Open vSwitch has to, behind a libvirt network.
+_VLANS_SINCE = 11_000_000
+
 
 def networks(known, wanted):
     """The Checks for names of libvirt networks. known: of model.Network."""
@@ -43,3 +46,27 @@ def bridges(known, wanted):
             yield Check(check, FAIL, f"The bridge {name} is down.", f"Bring it up: ip link set {name} up.")
         else:
             yield Check(check, OK, f"The bridge {name} is up.")
+
+
+def vlans(libvirt_version, wanted):
+    """The Checks for bridges that guests have a VLAN on. libvirt_version: as in model.HostFacts."""
+    if libvirt_version < _VLANS_SINCE:
+        for name in wanted:
+            yield Check(
+                f"vlan on bridge {name}", FAIL, f"This libvirt puts no guest of bridge {name} into a VLAN (from 11.0 on it does).",
+                "Make a bridge for the VLAN and leave vlan out, or name a libvirt network over an Open vSwitch.")
+
+
+def nwfilters(known, wanted):
+    """The Checks for network filters. known: names, or None where the daemon has no such driver."""
+    for name in wanted:
+        check = f"nwfilter {name}"
+        if known is None:
+            yield Check(
+                check, FAIL, "This libvirt has no network filters.",
+                "Install them: apt-get install libvirt-daemon-config-nwfilter (Debian, Ubuntu) or dnf install libvirt-daemon-config-nwfilter (Fedora, RHEL).")
+        elif name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            yield Check(check, FAIL, f"There is no network filter {name} (there are: {listed}).", "Define it: virsh nwfilter-define, or name another one.")
+        else:
+            yield Check(check, OK, f"The network filter {name} is there.")

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import io
 import traceback
@@ -26,13 +28,15 @@ _FILES = (("user-data", "USERDATA.;1"), ("meta-data", "METADATA.;1"), ("network-
 _BEGINNINGS = (
     b"#cloud-config", b"#!", b"#include", b"#cloud-boothook", b"#part-handler", b"## template: jinja")
 _GZIP = b"\x1f\x8b"
+# How text begins that is gzip in base64: bytes as such go through no variable of Ansible's.
+_GZIP_AS_TEXT = b"H4sI"
 _LOOKED_AT = 4096
 
 
 def render(user_data, meta_data, network_config=None):
     """The ISO image (bytes, whole sectors of 2048) with the files user-data, meta-data and, where given, network-config.
 
-    user_data is str or bytes, empty or None for none; the others are str. Raises InvalidInput for inputs that cloud-init would ignore, and
+    user_data is str or bytes, empty or None for none; the others are str. Text that is gzip in base64 becomes gzip, which cloud-init reads. Raises InvalidInput for inputs that cloud-init would ignore, and
     Kvm2Error (permanent) where pycdlib is not installed.
     """
     inputs = _inputs(user_data, meta_data, network_config)
@@ -80,13 +84,23 @@ def of_generation(meta_data, nonce):
 
 def _inputs(user_data, meta_data, network_config):
     """The contents of the three files as bytes, the last None where it is not wanted."""
-    user, meta = _bytes(user_data or "#cloud-config\n", "user_data"), _bytes(meta_data or "", "meta_data")
+    user, meta = _user_bytes(user_data or "#cloud-config\n"), _bytes(meta_data or "", "meta_data")
     check_user_data(user)
     if b"instance-id" not in meta:
         raise InvalidInput(
             "meta_data", "it has no instance-id, without which cloud-init takes every guest for the same instance",
             "Leave meta_data out, or add a line such as instance-id: proxy-01.")
     return user, meta, None if network_config is None else _bytes(network_config, "network_config")
+
+
+def _user_bytes(user_data):
+    found = _bytes(user_data, "user_data")
+    if not found.startswith(_GZIP_AS_TEXT):
+        return found
+    try:
+        return base64.b64decode(b"".join(found.split()), validate=True)
+    except binascii.Error as error:
+        raise InvalidInput("user_data", f"it begins as gzip in base64 and is damaged: {error}", "Encode it again: gzip -c FILE | base64.") from error
 
 
 def _bytes(value, what):

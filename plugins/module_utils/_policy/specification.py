@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from . import names, seed
+from .domain_options import device_values, network_values
 from .domain_xml import Interface
 from .errors import InvalidInput
 from .units import SMALLEST_MEMORY, parse_size
 
 OPTIONS = (
-    "memory", "vcpus", "cpu_mode", "machine", "firmware", "virt_type", "networks", "user_data", "network_config", "meta_data", "autostart")
+    "memory", "vcpus", "cpu_mode", "machine", "firmware", "virt_type", "networks", "user_data", "network_config", "meta_data", "autostart",
+    "console_log", "on_crash", "watchdog", "cpu_tuning", "io_tuning", "xml_extra")
 _MAC_RE = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _INTERFACE_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "virtio-transitional", "virtio-non-transitional")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """memory in bytes; machine and cpu_mode None where the hypervisor's default is meant; virt_type auto, kvm or qemu."""
+    """memory in bytes; machine and cpu_mode None where the hypervisor's default is meant; virt_type auto, kvm or qemu.
+
+    devices: further values of a domain_spec.DomainSpec, as domain_options.device_values() gives them.
+    """
 
     memory: int
     vcpus: int
@@ -35,6 +40,7 @@ class Wanted:
     user_data: str
     meta_data: str
     network_config: Optional[str]
+    devices: Mapping[str, Any]
 
     @property
     def seed_hash(self):
@@ -74,7 +80,8 @@ def wanted(options, instance):
         memory=memory, vcpus=options["vcpus"], cpu_mode=options["cpu_mode"], machine=options["machine"], firmware=options["firmware"],
         virt_type=options["virt_type"], interfaces=interfaces, autostart=options["autostart"], user_data=options["user_data"] or "",
         meta_data=meta_data,
-        network_config=options["network_config"] if options["network_config"] else network_config(interfaces))
+        network_config=options["network_config"] if options["network_config"] else network_config(interfaces),
+        devices=device_values(options, who, instance.uid))
     try:
         seed.inputs_hash(found.user_data, found.meta_data, found.network_config)
     except InvalidInput as error:
@@ -97,7 +104,7 @@ def _interfaces(networks, instance, who):
         model = entry.get("model") or "virtio"
         if model not in _INTERFACE_MODELS:
             raise InvalidInput(f"{obj} model {model!r}", "it is not known", "Use one of " + ", ".join(_INTERFACE_MODELS) + ".")
-        found.append(Interface(kinds[0], entry[kinds[0]], mac, model))
+        found.append(Interface(kinds[0], entry[kinds[0]], mac, model, **network_values(entry, obj)))
     macs = [interface.mac for interface in found]
     if len(set(macs)) != len(macs):
         raise InvalidInput(f"networks {who}", "two interfaces have the same MAC address", "Give each another one, or leave mac out.")

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Tuple
 
-from .._policy import mark, names, references
+from .._policy import domain_read, mark, names, references
+from .._policy.domain_spec import console_log_path
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from .._policy.xml import parse
 from . import power
@@ -156,21 +157,34 @@ def _finish(hypervisor, doomed, clock, done):
             break
         if parsed.deleting is None:
             raise _created_anew(doomed)
+        _delete_console_log(hypervisor, doomed)
         if hypervisor.undefine(doomed.uid):
-            done.append(("undefine", "domain", doomed.domain + _dropped(again)))
+            done.append(("undefine", "domain", doomed.domain + _dropped(again, hypervisor.removes_console_logs())))
         break
     _destroy_left(hypervisor, doomed, done)
+    # A guest that was started meanwhile has written another one.
+    _delete_console_log(hypervisor, doomed)
     _sweep(hypervisor, doomed, done)
 
 
-def _dropped(domain):
-    """What goes with a definition, in words for the action."""
+def _delete_console_log(hypervisor, doomed):
+    hypervisor.delete_console_log(console_log_path(doomed.domain, doomed.uid))
+
+
+def _dropped(domain, removes_logs):
+    """What goes with a definition, in words for the action; and what cannot."""
     tree = parse(domain.any_xml)
+    log = console_log_path(domain.name, domain.uuid)
+    logged = domain_read.console_log(tree) == log
     words = [word for word, there in (
         ("managed save", domain.managed_save), (f"{domain.snapshots} snapshots", domain.snapshots),
         (f"{domain.checkpoints} checkpoints", domain.checkpoints), ("NVRAM", tree.find("os/nvram") is not None),
+        ("console log", logged and removes_logs),
         ("TPM state", tree.find("devices/tpm/backend[@type='emulator']") is not None)) if there]
-    return f" (dropped: {', '.join(words)})" if words else ""
+    parts = [f"dropped: {', '.join(words)}"] if words else []
+    if logged and not removes_logs:
+        parts.append(f"left on the hypervisor: {log}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _created_anew(doomed):
@@ -237,8 +251,8 @@ def _kind(name):
     return "seed" if name.endswith(".iso") else "overlay"
 
 
-def predicted(inventory, doomed, domain):
-    """What a deletion would do, as (act, what, name) tuples, for the plan."""
+def predicted(inventory, doomed, domain, removes_logs):
+    """What a deletion would do, as (act, what, name) tuples, for the plan. removes_logs: Hypervisor.removes_console_logs()."""
     steps = []
     if domain is not None:
         steps.append(("declare", "domain", doomed.domain))
@@ -247,4 +261,4 @@ def predicted(inventory, doomed, domain):
     volumes = [("delete", _kind(volume.name), volume.name) for volume in own_volumes(inventory, doomed.uid) if volume.name not in doomed.keep]
     if domain is None:
         return tuple(steps + volumes)
-    return tuple(steps + volumes + [("undefine", "domain", doomed.domain + _dropped(domain))])
+    return tuple(steps + volumes + [("undefine", "domain", doomed.domain + _dropped(domain, removes_logs))])

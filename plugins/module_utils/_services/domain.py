@@ -17,7 +17,7 @@ from . import change, converge, deletion, holds, power, requirements, waiting
 from . import clock as pool_clock
 from .deletion import Doomed
 from .domain_plan import DomainPlan
-from .domain_view import Seen, Target, address_of, drift_of, state_of
+from .domain_view import Seen, Target, address_of, domain_shown, drift_of, state_of
 from .instances import domain_of, is_being_deleted
 from .pools import look_around, sees_pool, usable_pool
 
@@ -46,7 +46,7 @@ class DomainService(DomainPlan):
             target.instance.uid: waiting.known_addresses(
                 hypervisor, target.instance.uid, self._macs(target), self.sources.get(target.instance.uid, ("lease",)), self.params["wait"]["family"])
             for target in targets if target.there and target.domain.active}
-        return Seen(pool, inventory, targets, known, host)
+        return Seen(pool, inventory, targets, known, host, hypervisor.removes_console_logs())
 
     def _full(self, hypervisor, pool, targets):
         """The pool with what QEMU can have of its free space, which is less than libvirt tells where some is kept for root."""
@@ -148,7 +148,8 @@ class DomainService(DomainPlan):
             "name": instance.name, "uid": instance.uid, "domain": instance.domain, "state": state,
             "reason": domain.reason if domain is not None else "", "addresses": [address_of(entry) for entry in known],
             "primary_address": self._primary(known, macs), "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
-            "seed": seed_name, "base": base, "hold": self._hold_shown(target, domain, predicted), "drift": drift, "actions": actions}
+            "seed": seed_name, "base": base, "hold": self._hold_shown(target, domain, predicted), "drift": drift, "actions": actions,
+            **domain_shown(domain, job, predicted)}
 
     def _primary(self, known, macs):
         """The first address of the wanted family."""

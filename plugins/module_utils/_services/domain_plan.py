@@ -10,9 +10,12 @@ from dataclasses import replace
 from typing import Dict
 
 from .._policy import addresses, domain_read, domain_xml, mark, names, specification
+from .._policy.domain_spec import effective_cpu_mode
+from .._policy.domain_tuning import OPTIONAL
 from .._policy.errors import CONFLICT, PERMANENT, QUOTA, InvalidInput, Kvm2Error
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_count, parse_duration
+from .._policy.xml import parse
 from . import change, converge, deletion, holds
 from .deletion import Doomed
 from .domain_view import drift_of, predicted_overlay, waiting
@@ -84,7 +87,7 @@ class DomainPlan(Service):
         instance, held = target.instance, self._hold_of(target)
         if held:
             raise change.on_hold("delete", instance, held)
-        for act, what, name in deletion.predicted(seen.inventory, self._doomed(target), target.domain):
+        for act, what, name in deletion.predicted(seen.inventory, self._doomed(target), target.domain, seen.removes_logs):
             yield Action(act, what, name, why, instance.name)
 
     def _doomed(self, target):
@@ -140,17 +143,17 @@ class DomainPlan(Service):
         virt_type = host.choose_virt_type(wanted.virt_type)
         return domain_xml.DomainSpec(
             name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
-            cpu_mode=wanted.cpu_mode or ("host-model" if virt_type == "kvm" else None), machine=wanted.machine or host.default_machine, arch=host.arch,
+            cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or host.default_machine, arch=host.arch,
             firmware=wanted.firmware, virt_type=virt_type,
             overlay_path=overlay.path if overlay else f"{seen.pool.path}/{instance.options.get('overlay') or 'overlay-to-be-made'}",
-            overlay_chain=_chain(overlay), seed_path=seed_path, interfaces=wanted.interfaces)
+            overlay_chain=_chain(overlay), seed_path=seed_path, interfaces=wanted.interfaces, **wanted.devices)
 
     def _mark(self, instance, wanted, spec, created_at):
         base = os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else ""
         macs = [mac for mac in wanted.macs if mac not in domain_read.derived_macs(instance.uid)]
         return mark.Mark(
             fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
-            base=base, seed=wanted.seed_hash, macs=" ".join(macs))
+            base=base, seed=wanted.seed_hash, macs=" ".join(macs), options=" ".join(field for field in OPTIONAL if getattr(spec, field)))
 
     # -- change
 
@@ -161,9 +164,10 @@ class DomainPlan(Service):
         virt_type = have.virt_type if wanted.virt_type == "auto" else wanted.virt_type
         return domain_xml.DomainSpec(
             name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
-            cpu_mode=wanted.cpu_mode or ("host-model" if virt_type == "kvm" else None), machine=wanted.machine or have.machine, arch=have.arch,
+            cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or have.machine, arch=have.arch,
             firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk, overlay_chain=_chain(target.overlay) or have.overlay_chain,
-            seed_path=have.seed_path, interfaces=wanted.interfaces, former_macs=tuple(mark.of_domain(target.domain).macs.split()))
+            seed_path=have.seed_path, interfaces=wanted.interfaces, former_macs=_former(target.domain, "macs"),
+            former_options=_former(target.domain, "options"), **wanted.devices)
 
     def _plan_change(self, seen, target):
         instance, wanted, domain = target.instance, self.wanted[target.instance.uid], target.domain
@@ -311,6 +315,12 @@ class DomainPlan(Service):
                 CONFLICT, "start", f"domain {domain.name}",
                 f"its managed save has the disks {saved.overlay_path} and {saved.seed_path}, and its definition {defined.overlay_path} and "
                 f"{defined.seed_path}", f"Something redefined it by hand. Drop the saved memory: virsh managedsave-remove {domain.name}; then run again.")
+
+
+def _former(domain, what):
+    """The words in that child of the mark: of the definition, and of the guest that goes by an older one."""
+    marks = [mark.of_tree(parse(text)) for text in domain.xmls]
+    return tuple(sorted({word for one in marks if isinstance(one, mark.Mark) for word in getattr(one, what).split()}))
 
 
 def _chain(overlay):

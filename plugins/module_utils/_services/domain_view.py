@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
-from .._policy import domain_xml, mark, names, overlays
+from .._policy import domain_read, domain_xml, mark, names, overlays
 from .._policy.errors import Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
 from .instances import Instance
@@ -56,6 +56,8 @@ class Seen:
     targets: Tuple[Target, ...]
     addresses: Mapping[str, Tuple]
     host: Optional[HostSide] = None
+    # Can this process remove the files of consoles?
+    removes_logs: bool = True
 
 
 def drift_of(target, spec, wanted, host):
@@ -95,6 +97,16 @@ def _drift(one, needs=None, pending=False):
 def predicted_overlay(target):
     """Is the overlay that was given only one that check mode predicted?"""
     return names.is_predicted(target.instance.options.get("overlay") or "")
+
+
+def domain_shown(domain, job, predicted):
+    """What was chosen for a domain: of the definition that is there or, where one is only planned, of that; None for each where there is neither."""
+    chosen = ("virt_type", "machine", "cpu_mode", "console_log")
+    if predicted and job is not None:
+        found = domain_xml.shown(job.spec)
+    else:
+        found = {} if domain is None or domain.any_xml is None else domain_read.read_fields(domain.any_xml)
+    return {field: found.get(field) for field in chosen}
 
 
 def address_of(entry):

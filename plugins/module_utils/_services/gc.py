@@ -29,6 +29,7 @@ class Seen:
     records: Mapping[Tuple[str, str], Any]
     pool_now: Mapping[str, float]
     shared: Mapping[str, str]
+    removes_logs: bool
 
 
 class GcService(Service):
@@ -52,7 +53,7 @@ class GcService(Service):
         storage = {} if self.params["exclusive"] else {pool.name: shared_storage(hypervisor, pool) for pool in usable}
         shared = {pool: kind for pool, kind in storage.items() if kind}
         pool_now = {pool: self.context.pool_time(hypervisor, pool, inventory.volumes, self.context.clock) for pool in pools if pool not in shared}
-        return Seen(inventory, found, self.context.clock(), self._records(hypervisor, inventory, pools), pool_now, shared)
+        return Seen(inventory, found, self.context.clock(), self._records(hypervisor, inventory, pools), pool_now, shared, hypervisor.removes_console_logs())
 
     def _asked(self, pool):
         return self.request.pools is None or pool in self.request.pools
@@ -87,7 +88,7 @@ class GcService(Service):
         actions = []
         for item in found.instances:
             doomed = _doomed(item)
-            for act, what, name in deletion.predicted(seen.inventory, doomed, by_uuid.get(item.uid)):
+            for act, what, name in deletion.predicted(seen.inventory, doomed, by_uuid.get(item.uid), seen.removes_logs):
                 actions.append(_action(act, what, name, item.reason, doomed.name))
         actions.extend(_action("delete", item.what, item.name, item.reason) for item in found.volumes)
         for old in found.bases:

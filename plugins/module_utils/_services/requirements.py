@@ -11,6 +11,7 @@ from typing import FrozenSet, Optional, Tuple
 from .._host import host_files
 from .._policy import capability
 from .._policy.checks import FAIL, Check
+from .._policy.domain_tuning import parse_cpus
 from .._policy.errors import Kvm2Error, kind_of_several
 from .._policy.model import HostFacts
 
@@ -38,6 +39,7 @@ def look(hypervisor, requires):
     """The HostSide of a hypervisor with its checks for each capability.Require, every check once."""
     facts, networks = hypervisor.host(), hypervisor.networks()
     bridges = host_files.bridges() if hypervisor.is_local() else None
+    nwfilters = hypervisor.nwfilters() if any(require.nwfilters for require in requires) else None
     known = {}
 
     def capabilities(virt_type, arch, machine):
@@ -48,13 +50,13 @@ def look(hypervisor, requires):
         return known[asked]
 
     found = dict.fromkeys(
-        check for require in requires for check in capability.checks(facts, networks, bridges, capabilities, require))
-    machine = capability.PREFERRED_MACHINE.get(facts.arch)
+        check for require in requires for check in capability.checks(facts, networks, bridges, capabilities, require, nwfilters))
+    machine = capability.default_machine(facts)
     wanted = {require.virt_type for require in requires}
     types = frozenset(
         virt_type for virt_type in ("kvm", "qemu")
         if (virt_type in wanted or "auto" in wanted) and capabilities(virt_type, facts.arch, machine) is not None)
-    return HostSide(facts, types, machine if types else None, tuple(found))
+    return HostSide(facts, types, machine, tuple(found))
 
 
 def require_of(wanted):
@@ -62,8 +64,11 @@ def require_of(wanted):
     def sources(kind):
         return tuple(dict.fromkeys(interface.source for interface in wanted.interfaces if interface.kind == kind))
     return capability.Require(
-        virt_type=wanted.virt_type, machine=wanted.machine, firmware=wanted.firmware, cpu_mode=wanted.cpu_mode, vcpus=wanted.vcpus, memory=wanted.memory,
-        networks=sources("network"), bridges=sources("bridge"))
+        virt_type=wanted.virt_type, machine=wanted.machine, firmware=wanted.firmware, cpu_mode=wanted.cpu_mode, cpu_fallback=True, vcpus=wanted.vcpus,
+        memory=wanted.memory, networks=sources("network"), bridges=sources("bridge"),
+        nwfilters=tuple(dict.fromkeys(interface.nwfilter for interface in wanted.interfaces if interface.nwfilter)),
+        vlan_bridges=tuple(dict.fromkeys(interface.source for interface in wanted.interfaces if interface.kind == "bridge" and interface.vlan)),
+        cpu_pin=parse_cpus(wanted.devices["cpu_pin"] or "") or frozenset())
 
 
 def refuse_failed(checks, act, obj):

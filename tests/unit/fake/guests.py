@@ -284,3 +284,14 @@ class Guests:
     def console_tail(self, path, length):
         data = self.machine.consoles.get(path) if self.is_local() else None
         return None if data is None else (data[-length:], len(data) <= length)
+
+    def removes_console_logs(self):
+        return self.is_local()
+
+    # No call to libvirt, and a file that no protocol leans on: so it is no step that other runs may come between.
+    def delete_console_log(self, path):
+        return self.is_local() and self.machine.consoles.pop(path, None) is not None
+
+    @recorded
+    def nwfilters(self):
+        return self.machine.nwfilters

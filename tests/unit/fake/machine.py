@@ -141,6 +141,7 @@ class Machine:
         self.started = 0
         # {path: bytes} of consoles' logs, which are no files of a pool.
         self.consoles = {}
+        self.nwfilters = ("clean-traffic", "no-mac-spoofing")
 
     def copy(self):
         return copy.deepcopy(self)

@@ -141,7 +141,7 @@ def test_valid_definitions_have_no_problem(definition):
     ("instances", [{"name": "a", "sizing": {"disk": "9"}}], f"instances[0].sizing.disk: '9' is not {SIZE}"),
     ("instances", [{"nam": "a"}], "instances[0]: name is missing"),
     ("fleet", "edge",
-     ": unknown key fleet; allowed are authorized_keys, dns, hypervisors, image, instances, name, networks, pool, proxy, sizing"),
+     ": unknown key fleet; allowed are authorized_keys, dns, domain, hypervisors, image, instances, name, networks, pool, proxy, sizing"),
 ])
 def test_each_fault_is_one_line_that_names_its_place(path, value, problem):
     separator = "" if problem.startswith(":") else "."

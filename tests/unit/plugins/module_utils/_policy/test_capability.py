@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import capability
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import capability, network_checks
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.capability import Require
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Network
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -177,3 +179,43 @@ def test_a_network_that_does_not_start_at_boot_is_a_warning(fake):
 def test_what_is_returned(fake):
     assert checks(fake, networks=("default",))["network default"].as_dict() == {
         "name": "network default", "status": "ok", "message": "The network default is active.", "hint": ""}
+
+
+@pytest.mark.parametrize(("version", "status"), [(9_000_000, ["fail"]), (10_999_000, ["fail"]), (11_000_000, []), (12_008_000, [])])
+def test_vlans_on_a_bridge_need_a_newer_libvirt(version, status):
+    assert [check.status for check in network_checks.vlans(version, ("br0",))] == status
+
+
+def test_network_filters(fake):
+    def found(known):
+        return [(check.status, check.message) for check in capability.checks(
+            fake.host(), NETWORKS, {}, fake.domain_capabilities, Require(nwfilters=("clean-traffic", "mine")), known)]
+    assert found(("clean-traffic",)) == [
+        ("ok", "The network filter clean-traffic is there."), ("fail", "There is no network filter mine (there are: clean-traffic).")]
+    assert [status for status, _message in found(None)] == ["fail", "fail"]
+
+
+def test_processors_to_pin_to_have_to_be_there(fake):
+    topology = "".join(f"<cpu id='{number}'/>" for number in (0, 1, 2, 5))
+    listed = replace(fake.host(), capabilities_xml=(
+        f"<capabilities><host><topology><cells num='1'><cell id='0'><cpus num='4'>{topology}</cpus></cell></cells></topology></host></capabilities>"))
+
+    def found(facts, wanted):
+        return [check.message for check in capability.checks(facts, NETWORKS, {}, fake.domain_capabilities, Require(cpu_pin=frozenset(wanted)))]
+    assert found(listed, {0, 5}) == []
+    assert found(listed, {1, 3, 4}) == ["The host has no processor 3-4 (there are: 0-2,5)."]
+    # Where libvirt lists none, it says so itself at the start.
+    assert found(fake.host(), {99}) == []
+
+
+def test_a_processor_that_cannot_be_passed_through_does_not_fail_where_the_nearest_mode_does(fake):
+    assert checks(fake, virt_type="qemu", cpu_mode="host-passthrough")["cpu_mode host-passthrough"].status == "fail"
+    assert checks(fake, virt_type="qemu", cpu_mode="host-passthrough", cpu_fallback=True)["cpu_mode maximum"].status == "ok"
+
+
+def test_the_default_machine_is_one_that_the_host_has(fake):
+    assert capability.default_machine(fake.host()) == "q35"
+    del fake.machine.machines["q35"]
+    assert capability.default_machine(fake.host()) is None
+    fake.machine.arch = "aarch64"
+    assert capability.default_machine(fake.host()) is None

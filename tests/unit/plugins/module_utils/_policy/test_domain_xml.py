@@ -40,6 +40,18 @@ CASES = {
     "domain-chain": replace(PLAIN, overlay_chain=(("/pool/middle.qcow2", "qcow2"), ("/other pool/base.raw", "raw"))),
     "domain-chain-unknown": replace(PLAIN, overlay_chain=()),
     "domain-no-disks": replace(PLAIN, overlay_path=None, overlay_chain=(), seed_path=None),
+    "domain-console-log": replace(PLAIN, console_log=True),
+    "domain-on-crash": replace(PLAIN, on_crash="coredump-restart"),
+    "domain-on-crash-arm": replace(PLAIN, on_crash="restart", arch="aarch64", machine="virt"),
+    "domain-watchdog": replace(PLAIN, watchdog="poweroff"),
+    "domain-cpu-tuning": replace(PLAIN, vcpus=2, cpu_shares=512, cpu_quota=50, cpu_pin="0-1,3"),
+    "domain-io-tuning": replace(PLAIN, io_tuning=(("read_bytes", 10 * MIB), ("write_bytes", 5 * MIB), ("total_iops", 200))),
+    "domain-filtered": replace(PLAIN, interfaces=(
+        Interface("network", "default", ONE, vlan=42, mtu=1400, nwfilter="clean-traffic", nwfilter_parameters=(("IP", "192.0.2.1"), ("IP", "192.0.2.2"))),)),
+    "domain-extra": replace(PLAIN, xml_extra=(
+        "<sound model='ich9'/>", "<controller type='usb' model='qemu-xhci'/>",
+        """<disk type="file" device="disk"><!-- data --><driver name='qemu' type="raw"/><source file="/data &amp; more"/>
+        <target dev='vdc' bus='virtio'/></disk>""")),
     "domain-other": replace(PLAIN, name="other.p2", uuid=OTHER, overlay_path="/o.qcow2", seed_path="/s.iso"),
 }
 
@@ -57,8 +69,8 @@ def test_there_is_no_golden_file_without_a_case():
     assert {path.stem for path in GOLDEN.glob("domain-*.xml")} == set(CASES)
 
 
-# A former MAC only takes an interface out of a domain that is there.
-@pytest.mark.parametrize("field", [field.name for field in fields(DomainSpec) if field.name != "former_macs"])
+# What was asked for once only takes something out of a domain that is there.
+@pytest.mark.parametrize("field", [field.name for field in fields(DomainSpec) if field.name not in ("former_macs", "former_options")])
 def test_every_field_of_a_specification_is_in_the_golden_files(field):
     assert len({getattr(spec, field) for spec in CASES.values()}) > 1
 
@@ -83,6 +95,8 @@ def test_memory_is_rounded_up_to_whole_mebibytes():
 
 @pytest.mark.parametrize(("changes", "part"), [
     ({"memory": 0}, "too small"), ({"memory": 1023}, "too small"), ({"vcpus": 0}, "too small"), ({"vcpus": -1}, "too small"),
+    ({"on_crash": "rename-restart"}, "on_crash 'rename-restart' is not known"),
+    ({"interfaces": (Interface("network", "a", ONE, nwfilter="b", nwfilter_parameters=(("IP", "\x02"),)),)}, "XML cannot carry"),
     ({"cpu_mode": "custom"}, "cpu_mode 'custom' is not known"), ({"firmware": "uefi"}, "firmware 'uefi'"), ({"virt_type": "auto"}, "virt_type 'auto'"),
     ({"interfaces": (Interface("ethernet", "eth0", ONE),)}, "names no network or bridge"),
     ({"interfaces": (Interface("network", "", ONE),)}, "names no network or bridge"),

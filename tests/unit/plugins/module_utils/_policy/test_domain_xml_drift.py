@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import domain_read, mark, names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_drift import Drift, machine_family, same_machine
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_xml import DomainSpec, Interface, drift, render, shown
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_spec import CRASH_ACTIONS
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_tuning import IO_LIMITS, OPTIONAL, WATCHDOG_ACTIONS
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_xml import DomainSpec, Interface, drift, render, shown, update
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import etree, parse
 
 FOUND = Path(__file__).parent / "golden" / "libvirt"
@@ -33,22 +35,41 @@ texts = st.text("abc &<>\"'", min_size=1, max_size=8)
 files = st.sampled_from(("/a", "/b", "/pool/c d", OVERLAY))
 macs = st.sampled_from((ONE, TWO, MINE))
 chains = st.lists(st.tuples(files, st.sampled_from(("raw", "qcow2"))), min_size=1, max_size=3).map(tuple)
+filters = st.one_of(
+    st.just((None, ())),
+    st.tuples(texts, st.lists(st.tuples(st.sampled_from(("IP", "MAC")), texts), max_size=3, unique=True).map(lambda pairs: tuple(sorted(pairs)))))
+nics = st.builds(
+    lambda kind, source, mac, model, vlan, mtu, filtered: Interface(kind, source, mac, model, vlan, mtu, *filtered),
+    st.sampled_from(("network", "bridge")), texts, macs, st.sampled_from(("virtio", "e1000e")), st.none() | st.integers(1, 4094),
+    st.none() | st.integers(68, 65535), filters)
+EXTRA = (
+    "<sound model='ich9'/>", "<sound model='ac97'/>", "<controller type='usb' model='qemu-xhci'/>", "<vsock model='virtio'><cid auto='yes'/></vsock>",
+    "<interface type='network'><mac address='02:00:00:00:00:77'/><source network='other'/></interface>",
+    "<disk type='file' device='disk'><source file='/data'/><target dev='vdc' bus='virtio'/></disk>")
 # Each field with its values; a title is trimmed by nobody, so it is of plain words.
 VALUES = {
     "memory": st.integers(1, 2 ** 20).map(lambda count: count * MIB), "vcpus": st.integers(1, 300), "overlay_path": files, "overlay_chain": chains,
     "seed_path": st.sampled_from(("/s1", "/s2", SEED)),
-    "interfaces": st.lists(
-        st.builds(Interface, st.sampled_from(("network", "bridge")), texts, macs, st.sampled_from(("virtio", "e1000e"))), max_size=3,
-        unique_by=lambda interface: interface.mac).map(tuple),
+    "interfaces": st.lists(nics, max_size=3, unique_by=lambda interface: interface.mac).map(tuple),
     "cpu_mode": st.sampled_from((None, "host-passthrough", "host-model", "maximum")),
     "machine": st.sampled_from(("q35", "pc", "virt", "pc-q35-10.0", "pc-i440fx-10.0")), "arch": st.sampled_from(("x86_64", "aarch64", "i686")),
     "firmware": st.sampled_from(("bios", "efi")), "virt_type": st.sampled_from(("kvm", "qemu")), "emulator": st.sampled_from(("/e1", "/e2")),
-    "title": st.text("abc", min_size=1, max_size=5)}
-OPTIONAL = ("overlay_path", "seed_path", "machine", "emulator", "title")
+    "title": st.text("abc", min_size=1, max_size=5), "console_log": st.booleans(), "on_crash": st.sampled_from(CRASH_ACTIONS),
+    "watchdog": st.sampled_from((None, *WATCHDOG_ACTIONS)), "cpu_shares": st.none() | st.integers(2, 10000), "cpu_quota": st.none() | st.integers(1, 1000),
+    "cpu_pin": st.sampled_from((None, "0", "0-3", "1,3-4")),
+    "io_tuning": st.lists(st.sampled_from(IO_LIMITS), max_size=3, unique=True).map(
+        lambda limits: tuple((limit, 1000 + IO_LIMITS.index(limit)) for limit in IO_LIMITS if limit in limits)),
+    "xml_extra": st.lists(st.sampled_from(EXTRA), max_size=3, unique=True).map(lambda found: tuple(sorted(found)))}
+LEFT_ALONE = ("overlay_path", "seed_path", "machine", "emulator", "title")
 FIELD_OF = {"overlay_path": "overlay", "seed_path": "seed"}
 specs = st.fixed_dictionaries({
-    field: (st.none() | values if field in OPTIONAL else values) for field, values in VALUES.items()}).map(
+    field: (st.none() | values if field in LEFT_ALONE else values) for field, values in VALUES.items()}).map(
         lambda values: DomainSpec(name="edge.p1", uuid=UID, **values))
+
+
+def differences(text, spec):
+    """The drift but that of the device that tells of a crash: it comes with the first action but destroy, on machines that have it."""
+    return [one for one in drift(text, spec) if one.field != "panic_device"]
 
 
 def found_in(file):
@@ -62,7 +83,7 @@ def edited(edit, text=None):
 
 
 def test_every_field_of_a_specification_is_in_these_tests():
-    assert {field.name for field in fields(DomainSpec)} == {"name", "uuid", "former_macs", *VALUES}
+    assert {field.name for field in fields(DomainSpec)} == {"name", "uuid", "former_macs", "former_options", *VALUES}
 
 
 @given(specs)
@@ -79,12 +100,12 @@ def test_a_changed_field_is_exactly_that_drift(field, data):
     if field == "machine" and same_machine(have, want):
         return
     # A specification without an overlay says nothing of its chain.
-    spec = replace(data.draw(specs), overlay_path=OVERLAY)
-    found = drift(render(replace(spec, **{field: have}), MARK), replace(spec, **{field: want}))
+    spec = replace(data.draw(specs), overlay_path=OVERLAY, former_options=OPTIONAL)
+    found = differences(render(replace(spec, **{field: have}), MARK), replace(spec, **{field: want}))
     assert [one.field for one in found] == [FIELD_OF.get(field, field)]
     assert found[0].needs == ("replace" if field in ("overlay_path", "overlay_chain", "seed_path") else "redefine")
     assert found[0].restart == (field != "title")
-    if field not in ("overlay_chain", "memory"):
+    if field not in ("overlay_chain", "memory", "console_log", "io_tuning", "xml_extra"):
         assert (found[0].have, found[0].want) == (have, want)
 
 
@@ -104,9 +125,66 @@ def test_changed_interfaces_are_exactly_those_drifts(spec, want):
 def test_what_is_read_back_is_what_was_rendered(spec):
     text = render(spec, MARK)
     assert shown(spec).items() <= domain_read.read_fields(text).items()
-    assert shown(domain_read.read_spec(text)) == shown(spec)
+    # What is managed only while it is asked for is compared by its fields alone.
+    plain = replace(spec, xml_extra=(), watchdog=None, cpu_shares=None, cpu_quota=None, cpu_pin=None, io_tuning=())
+    found = shown(domain_read.read_spec(text))
+    found.pop("interface 02:00:00:00:00:77", None)
+    assert found == shown(plain)
     assert domain_read.overlay_path(text) == spec.overlay_path
-    assert set(domain_read.macs(text)) == {interface.mac for interface in spec.interfaces}
+    extra = {"02:00:00:00:00:77"} if any("<interface" in device for device in spec.xml_extra) else set()
+    assert set(domain_read.macs(text)) == {interface.mac for interface in spec.interfaces} | extra
+
+
+def as_libvirt_has_it(text):
+    """The XML with what libvirt adds to it, and some of what it writes in another way."""
+    tree = parse(text)
+    tree.find("vcpu").set("placement", "static")
+    for tag in ("memory", "currentMemory"):
+        tree.find(tag).attrib.pop("unit")
+    tree.append(parse("<resource><partition>/machine</partition></resource>"))
+    tree.append(parse("<clock offset='utc'/>"))
+    devices = tree.find("devices")
+    for number, device in enumerate(list(devices)):
+        if device.tag in ("emulator", "console"):
+            continue
+        if device.find("alias") is None:
+            etree.SubElement(device, "alias", name=f"dev{number}")
+        etree.SubElement(device, "address", type="pci", slot=f"0x{number:02x}")
+        device[:] = sorted(device, key=lambda child: child.tag)
+    for filterref in devices.iterfind("interface/filterref"):
+        filterref[:] = sorted(filterref, key=lambda one: (one.get("value"), one.get("name")))
+    watchdog = devices.find("watchdog")
+    built_in = parse("<watchdog model='itco'/>")
+    built_in.set("action", "reset" if watchdog is None else watchdog.get("action"))
+    devices.append(built_in)
+    for child in ("<input type='mouse' bus='ps2'/>", "<controller type='pci' index='1' model='pcie-root-port'/>", "<audio id='1' type='none'/>"):
+        devices.append(parse(child))
+    # Devices come grouped by their kind.
+    order = ("emulator", "disk", "controller", "interface", "serial", "console", "channel")
+    devices[:] = sorted(devices, key=lambda child: order.index(child.tag) if child.tag in order else len(order))
+    return etree.tostring(tree, encoding="unicode")
+
+
+@given(specs)
+def test_what_libvirt_adds_and_writes_in_another_way_does_not_drift(spec):
+    text = as_libvirt_has_it(render(spec, MARK))
+    assert drift(text, replace(spec, former_options=OPTIONAL)) == ()
+    assert drift(update(text, spec, MARK), spec) == ()
+
+
+@given(specs, specs)
+def test_between_two_specifications_an_update_takes_away_what_was_asked_for_once(before, spec):
+    wanted = replace(spec, former_options=OPTIONAL, overlay_path=OVERLAY)
+    text = update(as_libvirt_has_it(render(replace(before, overlay_path=OVERLAY), MARK)), wanted, MARK)
+    assert drift(text, wanted) == ()
+
+
+@given(specs)
+def test_what_was_never_asked_for_stays_as_it_is(spec):
+    cleared = {"watchdog": None, "cpu_shares": None, "cpu_quota": None, "cpu_pin": None, "io_tuning": ()}
+    text = render(spec, MARK)
+    assert drift(text, replace(spec, **cleared)) == ()
+    assert update(text, replace(spec, **cleared), MARK) == text
 
 
 @pytest.mark.parametrize(("file", "changes"), [
@@ -186,6 +264,14 @@ def test_a_chain_differs_only_in_what_it_says(xml, drifts):
     (lambda tree: tree.find("devices").remove(tree.find("devices/channel")), "guest_agent"),
     (lambda tree: tree.find("devices").remove(tree.find("devices/serial")), "serial_console"),
     (lambda tree: tree.find("devices").remove(tree.find("devices/rng")), "rng"),
+    (lambda tree: tree.find("devices/serial").append(parse("<log file='/x' append='on'/>")), "console_log"),
+    (lambda tree: tree.find("devices").append(parse("<sound model='ich9'><alias name='ua-kvm2-0'/></sound>")), "xml_extra"),
+    (lambda tree: tree.find("devices").append(parse("<sound model='ich9'><alias name='ua-mine'/></sound>")), None),
+    (lambda tree: tree.find("devices/interface").append(parse("<vlan><tag id='1'/></vlan>")), f"interface {ONE}"),
+    (lambda tree: tree.find("devices/interface").append(parse("<vlan trunk='yes'><tag id='1'/><tag id='2'/></vlan>")), f"interface {ONE}"),
+    (lambda tree: tree.find("devices/interface").append(parse("<mtu size='1400'/>")), f"interface {ONE}"),
+    (lambda tree: tree.find("devices/interface").append(parse("<filterref filter='clean-traffic'/>")), f"interface {ONE}"),
+    (lambda tree: tree.append(parse("<cputune><shares>3</shares></cputune>")), None),
     (lambda tree: tree.find("devices").remove(domain_read.find_disk(tree, "seed")), "seed"),
     (lambda tree: tree.find("devices").append(parse(f"<interface type='network'><mac address='{TWO.upper()}'/><source network='x'/></interface>")),
      f"interface {TWO}"),
@@ -193,6 +279,51 @@ def test_a_chain_differs_only_in_what_it_says(xml, drifts):
      None)])
 def test_edits_by_hand(edit, field):
     assert [one.field for one in drift(edited(edit), SPEC)] == ([] if field is None else [field])
+
+
+def test_a_console_log_that_each_start_empties_is_none_of_ours():
+    wanted = replace(SPEC, console_log=True)
+
+    def edit(tree):
+        tree.find("devices/serial/log").set("append", "off")
+    text = edited(edit, render(wanted, MARK))
+    assert [(one.field, one.have) for one in drift(text, wanted)] == [("console_log", None)]
+    assert update(text, wanted, MARK) == render(wanted, MARK)
+
+
+@pytest.mark.parametrize(("on_crash", "arch", "there"), [
+    ("destroy", "x86_64", False), ("restart", "x86_64", True), ("preserve", "i686", True), ("restart", "aarch64", False)])
+def test_the_device_that_tells_of_a_crash_is_there_where_something_follows_from_it(on_crash, arch, there):
+    wanted = replace(SPEC, on_crash=on_crash, arch=arch)
+    text = render(wanted, MARK)
+    assert (parse(text).find("devices/panic") is not None) == there
+    found = drift(edited(lambda tree: [tree.find("devices").remove(one) for one in tree.findall("devices/panic")], text), wanted)
+    assert [one.field for one in found] == (["panic_device"] if there else [])
+
+
+def test_a_running_guest_shows_what_its_network_gave_it_too():
+    def edit(tree):
+        tree.set("id", "3")
+        tree.find("devices/interface").append(parse("<vlan><tag id='7'/></vlan>"))
+        tree.find("devices/interface").append(parse("<mtu size='1400'/>"))
+    assert drift(edited(edit), SPEC) == ()
+    wanted = replace(SPEC, interfaces=(Interface("network", "default", ONE, vlan=8, mtu=1400),))
+    assert [one.have for one in drift(edited(edit), wanted)] == ["network default, virtio, vlan 7, mtu 1400"]
+
+
+def test_the_watchdog_that_a_machine_has_by_itself_follows_the_one_asked_for():
+    wanted = replace(SPEC, watchdog="poweroff")
+    tree = parse(update(as_libvirt_has_it(render(SPEC, MARK)), wanted, MARK))
+    assert sorted((dog.get("model"), dog.get("action")) for dog in tree.findall("devices/watchdog")) == [("i6300esb", "poweroff"), ("itco", "poweroff")]
+    tree = parse(update(etree.tostring(tree), replace(SPEC, former_options=("watchdog",)), MARK))
+    assert [(dog.get("model"), dog.get("action")) for dog in tree.findall("devices/watchdog")] == [("itco", "reset")]
+
+
+@pytest.mark.parametrize(("period", "quota", "percent"), [(None, "25000", 25), ("50000", "25000", 50), ("30000", "10000", 33.333), (None, "-1", None)])
+def test_a_quota_is_read_as_percent(period, quota, percent):
+    inside = (f"<period>{period}</period>" if period else "") + f"<quota>{quota}</quota>"
+    text = edited(lambda tree: tree.append(parse(f"<cputune>{inside}</cputune>")))
+    assert domain_read.read_fields(text)["cpu_quota"] == percent
 
 
 def test_a_running_guest_on_a_bridged_network_shows_the_network():

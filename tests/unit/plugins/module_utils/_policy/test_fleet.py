@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.fleet import expand, normalise, passwords, share
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.fleet import expand, normalise, passwords, problems, share
 
 FIX = "List the addresses or networks of the clients, such as 192.0.2.0/24."
 MINIMAL = {"name": "edge", "image": {"key": "debian-12", "src": "/srv/a.qcow2"}, "hypervisors": ["hv1"], "instances": {"count": 1}}
@@ -27,7 +27,7 @@ def test_defaults_are_filled_in():
         "hypervisors": {"hv1": 1},
         "instances": [{
             "name": "proxy-01", "uid": names.derive_uid("edge", "proxy-01"), "hypervisor": "hv1", "memory": "512MiB", "vcpus": 1,
-            "disk": "4GiB", "proxy": {"engine": "tinyproxy", "port": 3128, "allow": []}, "addresses": [None]}],
+            "disk": "4GiB", "proxy": {"engine": "tinyproxy", "port": 3128, "allow": []}, "addresses": [None], "domain": {}}],
         "placement": {"hv1": ["proxy-01"]},
         "warnings": [
             f"kvm2_fleet.proxy.allow is empty, so the proxies of fleet edge serve nobody. {FIX}"],
@@ -161,3 +161,28 @@ def test_an_unknown_hypervisor_gets_nothing():
     assert share(normalise(MINIMAL), "hv9") == {
         "names": [], "overlays": [], "domains": [], "interfaces": [{"network": "default"}], "declared": [], "networks": ["default"],
         "bridges": [], "memory": 0, "vcpus": 0}
+
+
+DOMAIN = {"firmware": "efi", "watchdog": "reset", "cpu_tuning": {"quota": 50}, "io_tuning": {"total_iops": 100}, "xml_extra": ["<sound model='ich9'/>"]}
+
+
+def test_options_of_domains_and_interfaces_reach_the_module():
+    network = {
+        "network": "default", "model": "virtio", "vlan": 3, "mtu": 1400, "nwfilter": "clean-traffic", "nwfilter_parameters": {"IP": ["192.0.2.1"]}}
+    definition = dict(
+        MINIMAL, networks=[network], domain=DOMAIN,
+        instances=[{"name": "a"}, {"name": "b", "domain": {"watchdog": "none", "cpu_tuning": {"shares": 5}}}])
+    assert problems(definition) == []
+    found = share(normalise(definition), "hv1")
+    assert found["interfaces"] == [network]
+    assert [{key: one[key] for key in DOMAIN} for one in found["domains"]] == [DOMAIN, {**DOMAIN, "watchdog": "none", "cpu_tuning": {"shares": 5}}]
+
+
+def test_what_is_wrong_with_them_is_said_with_its_place():
+    definition = dict(
+        MINIMAL, networks=[{"network": "default", "nwfilter_parameters": {"IP": "192.0.2.1"}}], domain={"cpu_tuning": {"pin": "x"}},
+        instances=[{"name": "a", "domain": {"cpu_tuning": {}, "io_tuning": {"total_bytes": "1MiB", "read_bytes": "1MiB"}}}])
+    assert problems(definition) == [
+        "kvm2_fleet.networks[0] nwfilter_parameters: there is no nwfilter that they are for. Name the filter too, or leave them out.",
+        "kvm2_fleet.domain: cpu_tuning.pin 'x': it is no list of processors. Write numbers and ranges, such as 0-3,6.",
+        "kvm2_fleet.instances[0].domain: io_tuning: total_bytes excludes read_bytes and write_bytes. Give the total alone, or the other two."]

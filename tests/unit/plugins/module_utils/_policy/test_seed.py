@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import io
@@ -127,6 +128,25 @@ def test_what_cloud_init_would_ignore_is_refused(user_data):
     with pytest.raises(InvalidInput) as caught:
         seed.render(user_data, META)
     assert caught.value.object == "user_data" and caught.value.hint
+
+
+@pytest.mark.parametrize("width", [None, 76])
+@pytest.mark.parametrize("content", [USER.encode(), b"MIME-Version: 1.0\n" * 500])
+def test_gzip_in_base64_becomes_gzip(content, width):
+    packed = gzip.compress(content, mtime=0)
+    text = base64.b64encode(packed).decode()
+    if width is not None:
+        text = "\n".join(text[at:at + width] for at in range(0, len(text), width)) + "\n"
+    assert files_of(seed.render(text, META))[0]["user-data"] == packed
+    assert seed.inputs_hash(text, META) == seed.inputs_hash(packed, META)
+
+
+@pytest.mark.parametrize(("user_data", "part"), [
+    ("H4sI=", "damaged"), ("H4sI!!!!", "damaged"), ("H4sIAAAA", "ignore it"), (base64.b64encode(gzip.compress(b"packages: []\n")).decode(), "ignore it")])
+def test_what_is_no_gzip_in_base64_after_all_is_refused(user_data, part):
+    with pytest.raises(InvalidInput, match=part) as caught:
+        seed.render(user_data, META)
+    assert caught.value.object == "user_data" and user_data not in str(caught.value)
 
 
 def test_a_refusal_names_the_option_and_shows_nothing_of_its_content():

@@ -1,0 +1,142 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices and limits of an instance through kvm2_domain: made, kept, told as drift, taken away again; and the console's log to the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.egress.kvm2.plugins.module_utils._host import console_log
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_spec import console_log_path
+from ansible_collections.egress.kvm2.tests.unit.domains import UID, acts, domain
+from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
+from ansible_collections.egress.kvm2.tests.unit.running import run_module
+
+LOG = console_log_path("edge.one", UID)
+ASKED = {
+    "watchdog": "reset", "on_crash": "restart", "cpu_tuning": {"shares": 200, "quota": 50, "pin": "0,1"}, "io_tuning": {"total_iops": 100},
+    "xml_extra": ["<sound model='ich9'/>"], "networks": [{"network": "default", "mtu": 1400, "nwfilter": "clean-traffic"}]}
+
+
+def fields(result):
+    return [(one["field"].split()[0], one["pending"]) for one in result.instances[0]["drift"]]
+
+
+def test_what_is_asked_for_is_made_and_kept(hypervisor):
+    predicted = domain(hypervisor, check=True, **ASKED)
+    made = domain(hypervisor, **ASKED)
+    assert not made.failed, made.msg
+    assert acts(predicted) == acts(made) and made.instances[0]["drift"] == []
+    assert mark.of_domain(hypervisor.domain(UID)).options == "watchdog cpu_shares cpu_quota cpu_pin io_tuning"
+    again = domain(hypervisor, **ASKED)
+    assert not again.changed and again.instances[0]["drift"] == []
+
+
+@pytest.mark.parametrize(("option", "found"), [
+    ("watchdog", ["watchdog"]), ("on_crash", ["on_crash"]), ("cpu_tuning", ["cpu_pin", "cpu_quota", "cpu_shares"]), ("io_tuning", ["io_tuning"]),
+    ("xml_extra", ["xml_extra"]), ("networks", ["interface"])])
+def test_an_option_taken_out_is_drift_that_waits_for_a_restart_until_there_is_one(hypervisor, option, found):
+    without = {name: value for name, value in ASKED.items() if name != option}
+    domain(hypervisor, **ASKED)
+    reported = domain(hypervisor, on_change="report", **without)
+    assert not reported.changed and fields(reported) == [(field, False) for field in found]
+    taken = domain(hypervisor, **without)
+    assert acts(taken) == [("redefine", "domain")] and fields(taken) == [(field, True) for field in found]
+    # The definition's mark knows nothing of it any more, and the guest still has it.
+    again = domain(hypervisor, **without)
+    assert not again.changed and fields(again) == [(field, True) for field in found]
+    assert acts(domain(hypervisor, on_change="restart", **without)) == [("stop", "domain"), ("start", "domain")]
+    settled = domain(hypervisor, on_change="restart", **without)
+    assert not settled.changed and settled.instances[0]["drift"] == []
+
+
+def test_a_mac_taken_out_waits_for_a_restart_too(hypervisor):
+    two = [{"network": "default"}, {"network": "default", "mac": "02:00:00:00:00:05"}]
+    # The same seed whatever the interfaces are.
+    seed = {"network_config": "version: 2\n"}
+    domain(hypervisor, networks=two, **seed)
+    assert acts(domain(hypervisor, **seed)) == [("redefine", "domain")]
+    again = domain(hypervisor, **seed)
+    assert not again.changed and fields(again) == [("interface", True)]
+    assert acts(domain(hypervisor, on_change="restart", **seed)) == [("stop", "domain"), ("start", "domain")]
+
+
+def test_one_instance_has_its_own(hypervisor):
+    own = {"name": "one", "watchdog": "none", "console_log": False, "cpu_tuning": {"quota": 10}}
+    made = domain(hypervisor, **{**ASKED, "instances": [own]})
+    assert made.instances[0]["console_log"] is None
+    assert mark.of_domain(hypervisor.domain(UID)).options == "cpu_quota io_tuning"
+
+
+def test_what_was_chosen_is_in_the_result(hypervisor):
+    predicted = domain(hypervisor, check=True, cpu_mode="host-passthrough").instances[0]
+    made = domain(hypervisor, cpu_mode="host-passthrough").instances[0]
+    for one in (predicted, made):
+        # There is no processor to pass through under emulation.
+        assert (one["virt_type"], one["cpu_mode"], one["console_log"]) == ("qemu", "maximum", LOG)
+    assert (predicted["machine"], made["machine"]) == ("q35", "pc-q35-10.0")
+    assert not domain(hypervisor, cpu_mode="host-passthrough").changed
+    gone = domain(hypervisor, state="absent").instances[0]
+    assert (gone["virt_type"], gone["machine"], gone["cpu_mode"], gone["console_log"]) == (None, None, None, None)
+
+
+def test_with_kvm_the_processor_is_passed_through(hypervisor):
+    hypervisor.machine.virt_types.insert(0, "kvm")
+    hypervisor.machine.cpu_modes.append("host-passthrough")
+    one = domain(hypervisor, cpu_mode="host-passthrough").instances[0]
+    assert (one["virt_type"], one["cpu_mode"]) == ("kvm", "host-passthrough")
+
+
+def test_a_host_without_q35_gets_what_it_has(hypervisor):
+    del hypervisor.machine.machines["q35"]
+    hypervisor.machine.virt_types.insert(0, "kvm")
+    one = domain(hypervisor).instances[0]
+    assert (one["virt_type"], one["machine"]) == ("kvm", "pc-i440fx-10.0")
+
+
+@pytest.mark.parametrize(("given", "part"), [
+    ({"networks": [{"network": "default", "nwfilter": "nowhere"}]}, "no network filter nowhere"), ({"watchdog": "none", "xml_extra": ["<a/>"]}, "xml_extra"),
+    ({"io_tuning": {"read_bytes": "1"}}, "io_tuning.read_bytes of instance one"), ({"cpu_tuning": {"pin": "x"}}, "cpu_tuning.pin of instance one")])
+def test_what_cannot_be_changes_nothing(hypervisor, given, part):
+    failed = domain(hypervisor, **given)
+    assert failed.failed and part in failed.msg and failed.error["kind"] == "permanent" and hypervisor.writes == []
+
+
+# -- the console's log
+
+def test_the_log_goes_with_the_instance(hypervisor):
+    domain(hypervisor)
+    hypervisor.machine.consoles.update({LOG: b"words", "/var/log/libvirt/qemu/other.log": b"x"})
+    would, gone = domain(hypervisor, check=True, state="absent"), domain(hypervisor, state="absent")
+    assert would.actions[-1]["name"] == gone.actions[-1]["name"] == "edge.one (dropped: console log)"
+    assert list(hypervisor.machine.consoles) == ["/var/log/libvirt/qemu/other.log"]
+
+
+def test_the_collector_takes_the_log_along(hypervisor):
+    domain(hypervisor)
+    hypervisor.machine.consoles[LOG] = b"words"
+    hypervisor.machine.advance(7200)
+    gone = run_module("gc", hypervisor, fleet="edge", live=[], allow_empty_live=True, max_delete="100%")
+    assert "edge.one (dropped: console log)" in [action["name"] for action in gone.actions] and hypervisor.machine.consoles == {}
+
+
+def test_over_a_remote_connection_the_log_stays_and_is_named(hypervisor):
+    remote = FakeHypervisor(hypervisor.machine)
+    run_module("overlay", remote, fleet="edge", base=hypervisor.base, instances=[{"name": "one"}])
+    domain(remote)
+    remote.machine.consoles[LOG] = b"words"
+    would, gone = domain(remote, check=True, state="absent"), domain(remote, state="absent")
+    assert would.actions[-1]["name"] == gone.actions[-1]["name"] == f"edge.one (left on the hypervisor: {LOG})"
+    assert LOG in remote.machine.consoles
+
+
+def test_a_log_and_its_older_pieces_are_removed_and_nothing_else(tmp_path):
+    path = tmp_path / "kvm2-edge.one-x.console"
+    others = [tmp_path / name for name in ("kvm2-edge.one-x.console.old", "kvm2-edge.one-x.console.1.gz", "kvm2-edge.one-xxconsole", "edge.one.log")]
+    for file in (path, tmp_path / f"{path.name}.0", tmp_path / f"{path.name}.12", *others):
+        file.write_text("x", encoding="utf-8")
+    assert console_log.remove(str(path)) and sorted(tmp_path.iterdir()) == sorted(others)
+    assert not console_log.remove(str(path)) and not console_log.remove(str(tmp_path / "nowhere" / "x"))
+    assert console_log.removable(str(tmp_path)) and not console_log.removable(str(tmp_path / "nowhere"))
