@@ -226,8 +226,9 @@ def share(fleet, hypervisor, overlays=()):
 
     overlays: the entries that kvm2_overlay returned; their volume names go into the domains.
     Returns names [text], overlays [{name, uid, capacity}], domains [{name, uid, memory, vcpus, overlay, options of their own}], interfaces
-    [{network or bridge, model and so on}], declared (the families, "ipv4" or "ipv6", of which each instance has an address by the definition), networks and bridges [text],
-    the sum of the guests' memory in bytes and the largest number of vcpus. A hypervisor that is not in the definition gets nothing.
+    [{network or bridge, model and so on}], declared (the families, "ipv4" or "ipv6", of which each instance has an address by the definition),
+    networks and bridges [text], the sum of the guests' memory in bytes and the largest number of vcpus. A hypervisor that is not in the
+    definition gets nothing.
     """
     mine = [item for item in fleet["instances"] if item["hypervisor"] == hypervisor]
     volumes = {one["name"]: one["overlay"] for one in overlays if one.get("overlay")}

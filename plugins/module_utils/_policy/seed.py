@@ -36,8 +36,8 @@ _LOOKED_AT = 4096
 def render(user_data, meta_data, network_config=None):
     """The ISO image (bytes, whole sectors of 2048) with the files user-data, meta-data and, where given, network-config.
 
-    user_data is str or bytes, empty or None for none; the others are str. Text that is gzip in base64 becomes gzip, which cloud-init reads. Raises InvalidInput for inputs that cloud-init would ignore, and
-    Kvm2Error (permanent) where pycdlib is not installed.
+    user_data is str or bytes, empty or None for none; the others are str. Text that is gzip in base64 becomes gzip, which cloud-init reads.
+    Raises InvalidInput for inputs that cloud-init would ignore, and Kvm2Error (permanent) where pycdlib is not installed.
     """
     inputs = _inputs(user_data, meta_data, network_config)
     if pycdlib is None:
