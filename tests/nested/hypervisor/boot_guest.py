@@ -76,7 +76,7 @@ DOMAIN = """<domain type='{kind}'>
   <name>{name}</name>
   <memory unit='MiB'>{memory}</memory>
   <vcpu>1</vcpu>
-  <os{firmware}><type arch='x86_64' machine='q35'>hvm</type></os>
+  <os{firmware}><type arch='x86_64' machine='q35'>hvm</type>{loader}</os>
   <features><acpi/></features>
   <cpu mode='maximum'/>
   <devices>
@@ -93,6 +93,8 @@ DOMAIN = """<domain type='{kind}'>
   </devices>
 </domain>
 """
+# The guests' boot loader is not signed; without <nvram/> some daemons take a firmware that has none.
+LOADER = "<firmware><feature enabled='no' name='secure-boot'/></firmware><nvram/>"
 
 
 def virsh(*words: str) -> str:
@@ -242,8 +244,9 @@ def main() -> None:
     seed(iso, {
         "meta-data": f"instance-id: id-1\nlocal-hostname: {name}\n", "user-data": user_data(wish, public.read_text().strip()),
         "network-config": network_config(name, wish["address"])})
-    firmware = " firmware='efi'" if wish["firmware"] == "efi" else ""
-    domain = DOMAIN.format(kind=wish["kind"], name=name, memory=wish["memory"], firmware=firmware, pool=POOL, logs=LOGS, mac=mac_of(name))
+    firmware, loader = (" firmware='efi'", LOADER) if wish["firmware"] == "efi" else ("", "")
+    domain = DOMAIN.format(
+        kind=wish["kind"], name=name, memory=wish["memory"], firmware=firmware, loader=loader, pool=POOL, logs=LOGS, mac=mac_of(name))
     subprocess.run(["virsh", "-q", "define", "/dev/stdin"], check=True, input=domain, text=True, stdout=subprocess.DEVNULL)
     began = time.monotonic()
     virsh("start", name)
