@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .._policy import network_checks
 from .._policy.host_state import Node
 from .._policy.model import Network, Pool, Volume
 from .._policy.xml import parse
@@ -63,4 +64,6 @@ def volume(pool_name, xml):
 def network(xml, active, autostart):
     tree = parse(xml)
     bridge = tree.find("bridge")
-    return Network(tree.findtext("name"), tree.findtext("uuid"), active, None if bridge is None else bridge.get("name"), autostart)
+    return Network(
+        tree.findtext("name"), tree.findtext("uuid"), active, None if bridge is None else bridge.get("name"), autostart,
+        network_checks.vlans_since(tree))

@@ -24,8 +24,8 @@ _FIRMWARE_HINT = (
 @dataclass(frozen=True)
 class Require:
     """What is asked for; None and empty ask for nothing. memory in bytes; virt_type is auto, kvm or qemu; vcpus is that of the largest
-    guest, vcpus_total that of all. cpu_fallback: the nearest mode does where the one asked for cannot be. nwfilters: names. vlan_bridges: bridges
-    on which guests have a VLAN. cpu_pin: numbers of processors."""
+    guest, vcpus_total that of all. cpu_fallback: the nearest mode does where the one asked for cannot be. nwfilters: names. vlan_networks,
+    vlan_bridges: those on which guests have a VLAN. cpu_pin: numbers of processors."""
 
     virt_type: Optional[str] = None
     machine: Optional[str] = None
@@ -39,6 +39,7 @@ class Require:
     vcpus_total: Optional[int] = None
     cpu_fallback: bool = False
     nwfilters: Tuple[str, ...] = ()
+    vlan_networks: Tuple[str, ...] = ()
     vlan_bridges: Tuple[str, ...] = ()
     cpu_pin: FrozenSet[int] = frozenset()
 
@@ -94,7 +95,7 @@ def checks(facts, networks, bridges, domain_capabilities, require, nwfilters=Non
     """
     return (
         *_guest_checks(facts, domain_capabilities, require), *network_checks.networks(networks, require.networks),
-        *network_checks.bridges(bridges, require.bridges), *network_checks.vlans(facts.libvirt_version, require.vlan_bridges),
+        *network_checks.bridges(bridges, require.bridges), *network_checks.vlans(facts.libvirt_version, networks, require.vlan_networks, require.vlan_bridges),
         *network_checks.nwfilters(nwfilters, require.nwfilters), *_memory_checks(facts, require.memory), *_pin_checks(facts, require.cpu_pin))
 
 

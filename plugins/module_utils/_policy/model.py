@@ -90,11 +90,14 @@ class Domain:
 
 @dataclass(frozen=True)
 class Network:
+    """vlans_since: the libvirt version, as in HostFacts, from which on it takes guests into a VLAN; None for never."""
+
     name: str
     uuid: str
     active: bool
     bridge: Optional[str] = None
     autostart: bool = False
+    vlans_since: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import shlex
 from .checks import FAIL, OK, SKIPPED, WARN, Check
 
 # From this release on libvirt tags frames on the kernel's own bridges; before it an Open vSwitch has to, behind a libvirt network.
-_VLANS_SINCE = 11_000_000
+VLANS_ON_BRIDGES = 11_000_000
 
 
 def networks(known, wanted):
@@ -48,12 +48,24 @@ def bridges(known, wanted):
             yield Check(check, OK, f"The bridge {name} is up.")
 
 
-def vlans(libvirt_version, wanted):
-    """The Checks for bridges that guests have a VLAN on. libvirt_version: as in model.HostFacts."""
-    if libvirt_version < _VLANS_SINCE:
-        for name in wanted:
+def vlans_since(tree):
+    """The libvirt version from which on a network, as its parsed XML, takes guests into a VLAN; None for never."""
+    forward = tree.find("forward")
+    mode = None if forward is None else forward.get("mode", "nat")
+    if mode == "hostdev" or tree.find(".//virtualport[@type='openvswitch']") is not None:
+        return 0
+    return VLANS_ON_BRIDGES if mode == "bridge" else None
+
+
+def vlans(libvirt_version, known, networks, bridges):
+    """The Checks for networks and bridges that guests have a VLAN on. libvirt_version: as in model.HostFacts.  known: of model.Network."""
+    since = {network.name: network.vlans_since for network in known}
+    wanted = [("network", name, since[name]) for name in networks if name in since] + [("bridge", name, VLANS_ON_BRIDGES) for name in bridges]
+    for kind, name, first in wanted:
+        if first is None or libvirt_version < first:
+            why = "is none that tags frames" if first is None else "tags frames from libvirt 11.0 on only"
             yield Check(
-                f"vlan on bridge {name}", FAIL, f"This libvirt puts no guest of bridge {name} into a VLAN (from 11.0 on it does).",
+                f"vlan on {kind} {name}", FAIL, f"The {kind} {name} {why}, so no guest of it can be in a VLAN.",
                 "Make a bridge for the VLAN and leave vlan out, or name a libvirt network over an Open vSwitch.")
 
 

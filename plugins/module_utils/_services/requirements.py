@@ -61,13 +61,14 @@ def look(hypervisor, requires):
 
 def require_of(wanted):
     """What a Wanted instance needs by itself, as a capability.Require; what all of them need together is the pool check's."""
-    def sources(kind):
-        return tuple(dict.fromkeys(interface.source for interface in wanted.interfaces if interface.kind == kind))
+    def sources(kind, tagged=False):
+        return tuple(dict.fromkeys(
+            interface.source for interface in wanted.interfaces if interface.kind == kind and (interface.vlan or not tagged)))
     return capability.Require(
         virt_type=wanted.virt_type, machine=wanted.machine, firmware=wanted.firmware, cpu_mode=wanted.cpu_mode, cpu_fallback=True, vcpus=wanted.vcpus,
         memory=wanted.memory, networks=sources("network"), bridges=sources("bridge"),
         nwfilters=tuple(dict.fromkeys(interface.nwfilter for interface in wanted.interfaces if interface.nwfilter)),
-        vlan_bridges=tuple(dict.fromkeys(interface.source for interface in wanted.interfaces if interface.kind == "bridge" and interface.vlan)),
+        vlan_networks=sources("network", tagged=True), vlan_bridges=sources("bridge", tagged=True),
         cpu_pin=parse_cpus(wanted.devices["cpu_pin"] or "") or frozenset())
 
 

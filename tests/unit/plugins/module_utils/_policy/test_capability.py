@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import capability, network_checks
+from ansible_collections.egress.kvm2.plugins.module_utils._host import convert
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import capability
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.capability import Require
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Network
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -181,9 +182,24 @@ def test_what_is_returned(fake):
         "name": "network default", "status": "ok", "message": "The network default is active.", "hint": ""}
 
 
-@pytest.mark.parametrize(("version", "status"), [(9_000_000, ["fail"]), (10_999_000, ["fail"]), (11_000_000, []), (12_008_000, [])])
-def test_vlans_on_a_bridge_need_a_newer_libvirt(version, status):
-    assert [check.status for check in network_checks.vlans(version, ("br0",))] == status
+@pytest.mark.parametrize(("inside", "since"), [
+    ("", None), ("<forward/>", None), ("<forward mode='nat'/>", None), ("<forward mode='route'/>", None), ("<forward mode='open'/>", None),
+    ("<forward mode='bridge'/><bridge name='br0'/>", 11_000_000), ("<forward mode='hostdev'/>", 0),
+    ("<forward mode='bridge'/><bridge name='ovs0'/><virtualport type='openvswitch'/>", 0),
+    ("<forward mode='bridge'/><bridge name='ovs0'/><portgroup name='a'><virtualport type='openvswitch'/></portgroup>", 0)])
+def test_networks_that_tag_frames(inside, since):
+    text = f"<network><name>n</name><uuid>n1</uuid>{inside}</network>"
+    assert convert.network(text, True, True).vlans_since == since
+
+
+@pytest.mark.parametrize(("version", "failed"), [
+    (9_000_000, ["network lan", "network wan", "bridge br0"]), (10_999_000, ["network lan", "network wan", "bridge br0"]), (11_000_000, ["network lan"]),
+    (12_008_000, ["network lan"])])
+def test_what_tags_no_frames_takes_no_guest_into_a_vlan(fake, version, failed):
+    networks = tuple(Network(name, name, True, None, True, since) for name, since in (("lan", None), ("wan", 11_000_000), ("ovs", 0)))
+    wanted = Require(vlan_networks=("lan", "wan", "ovs", "nowhere"), vlan_bridges=("br0",))
+    found = capability.checks(replace(fake.host(), libvirt_version=version), networks, {"br0": True}, fake.domain_capabilities, wanted)
+    assert [(check.name, check.status) for check in found] == [(f"vlan on {name}", "fail") for name in failed]
 
 
 def test_network_filters(fake):
