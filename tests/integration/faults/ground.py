@@ -1,0 +1,114 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the programs of this folder work on: a pool, an image, a guest that has nothing to boot, and an sshd that lets this machine in."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+
+from bounded import quiet
+
+FOLDER, POOL, FLEET = "/srv/faults", "faults", "faults"
+FILES, IMAGE, DISK, KEY, NETCAT = f"{FOLDER}/pool", f"{FOLDER}/image.raw", f"{FOLDER}/disk.qcow2", f"{FOLDER}/key", f"{FOLDER}/netcat"
+SOCKET = "/run/libvirt/libvirt-sock"
+LOCAL = "qemu:///system"
+SIZE = 4 * 1024 ** 2
+# Limits short enough to be waited for, and the time that a loaded machine takes to end a process: Python and its libraries, a close within 5 s.
+CONNECT, INTERVAL, COUNT, TIMEOUT, GRACE = 6, 1, 3, 10, 7
+KEEPALIVE = INTERVAL * (COUNT + 1)
+LIMITS = {"connect_timeout": CONNECT, "keepalive_interval": INTERVAL, "keepalive_count": COUNT, "timeout": TIMEOUT}
+SSH_FOLDER = os.path.expanduser("~/.ssh")
+MARK = "kvm2-faults"
+
+
+def shell(*command, check=True):
+    return subprocess.run(command, check=check, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+
+
+def lay():
+    """Make it all, anew."""
+    clear()
+    os.makedirs(FILES)
+    shell("virsh", "-q", "pool-define-as", POOL, "dir", "--target", FILES)
+    shell("virsh", "-q", "pool-start", POOL)
+    with open(IMAGE, "wb") as file:
+        file.write(random.Random(5).randbytes(SIZE))
+    shell("qemu-img", "create", "-q", "-f", "qcow2", DISK, "8M")
+    shutil.copy(os.path.join(os.path.dirname(__file__), "bridge.py"), NETCAT)
+    os.chmod(NETCAT, 0o755)
+    _let_in()
+
+
+def _let_in():
+    """A key for this machine's own sshd, whose host key is known under every port of this machine."""
+    shell("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", MARK, "-f", KEY)
+    with open(f"{KEY}.pub", encoding="ascii") as public, open(f"{SSH_FOLDER}/authorized_keys", "a", encoding="ascii") as file:
+        file.write(public.read())
+    host_key = shell("ssh-keygen", "-y", "-f", "/etc/ssh/ssh_host_ed25519_key").split()
+    with open(f"{SSH_FOLDER}/known_hosts", "a", encoding="ascii") as file:
+        file.write(f"* {host_key[0]} {host_key[1]} {MARK}\n")
+
+
+def clear():
+    for uuid in shell("virsh", "-q", "list", "--all", "--uuid").split():
+        if shell("virsh", "domname", uuid).startswith(f"{FLEET}."):
+            shell("virsh", "destroy", uuid, check=False)
+            shell("virsh", "undefine", uuid, "--managed-save", "--nvram", check=False)
+    shell("virsh", "-q", "pool-destroy", POOL, check=False)
+    shell("virsh", "-q", "pool-undefine", POOL, check=False)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    for name in ("authorized_keys", "known_hosts"):
+        shell("sed", "-i", f"/{MARK}$/d", f"{SSH_FOLDER}/{name}", check=False)
+
+
+def options(uri=LOCAL, **more):
+    return {"uri": uri, **LIMITS, **more}
+
+
+def image(key, uri=LOCAL, **more):
+    return "kvm2_image", options(uri, key=key, src=IMAGE, format="raw", pool=POOL, verify="always", **more)
+
+
+def look(uri=LOCAL, **more):
+    return "kvm2_pool_check", options(uri, pool=POOL, **more)
+
+
+def overlay(name, base, uri=LOCAL, **more):
+    return "kvm2_overlay", options(uri, fleet=FLEET, pool=POOL, base=base, instances=[{"name": name}], **more)
+
+
+def domain(name, uri=LOCAL, **more):
+    given = {"memory": "32MiB", "networks": [{"network": "default"}], "virt_type": "qemu", "wait": {"for": "none"}, "stop": {"mode": "force"}, **more}
+    return "kvm2_domain", options(uri, fleet=FLEET, pool=POOL, instances=[{"name": name}], **given)
+
+
+def absent(name, uri=LOCAL):
+    return "kvm2_domain", options(uri, fleet=FLEET, pool=POOL, instances=[{"name": name}], state="absent")
+
+
+def collect(uri=LOCAL, **more):
+    return "kvm2_gc", options(uri, fleet=FLEET, pools=[POOL], min_age="0s", allow_empty_live=True, max_delete="100%", **more)
+
+
+def base():
+    """The name of a base that overlays can have."""
+    return quiet("kvm2_image", options(key="disk", src=DISK, pool=POOL))["image"]["base"]
+
+
+def guest(name, base_name):
+    """An instance that runs, and will never have an address."""
+    quiet(*overlay(name, base_name))
+    quiet(*domain(name))
+
+
+def files():
+    return sorted(os.listdir(FILES))
+
+
+def tell(**case):
+    print(json.dumps(case), flush=True)

@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, egress.kvm2 contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Connections that go wrong under a module, on a real hypervisor: it gives up within its bound, says so as JSON, and leaves no process behind.
+
+The programs of the folder faults do it; each prints a JSON line for each case with the time the module took and what was wrong about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from .shipping import run_long, ship
+
+HERE = Path(__file__).parent / "faults"
+FOLDER = "/srv/faults-code"
+
+
+@contextlib.contextmanager
+def shipped(hypervisors, host):
+    """The programs are on the hypervisor, and afterwards they are not."""
+    ship(hypervisors, FOLDER, *sorted(HERE.glob("*.py")), on=host)
+    try:
+        yield
+    finally:
+        hypervisors.shell(host, f"rm -rf {FOLDER}")
+
+
+def told(hypervisors, host, command):
+    """The cases that a program told of; none may have gone wrong."""
+    with shipped(hypervisors, host):
+        run_long(hypervisors, FOLDER, f"python3 {command} > out 2> err; echo $? > code", on=host)
+        out, err, code = (hypervisors.shell(host, f"cat {FOLDER}/{name}") for name in ("out", "err", "code"))
+    cases = [json.loads(line) for line in out.splitlines()]
+    print(f"{host}: {command}")
+    for case in cases:
+        print("  " + "  ".join(f"{name}={value}" for name, value in case.items() if value not in (None, [], "")))
+    wrong = [case for case in cases if case["problems"]]
+    assert not wrong, "\n".join(f"{case}" for case in wrong)
+    assert code.strip() == "0", f"{command} ended with {code}:\n{err[-4000:]}"
+    assert cases
+    return cases
+
+
+@pytest.mark.extended
+def test_every_fault_at_every_place_over_every_transport(hv1):
+    assert len(told(hv1, "hv1", "table.py all all all")) > 200
+
+
+@pytest.mark.extended
+def test_one_fault_of_each_kind_over_the_socket_and_over_ssh(hv1):
+    assert len(told(hv1, "hv1", "table.py unix,ssh each")) == 20
+
+
+@pytest.mark.extended
+def test_ways_in_that_lead_nowhere(hv1):
+    assert len(told(hv1, "hv1", "ways_in.py")) == 10
+
+
+@pytest.mark.extended
+def test_the_daemon_is_stopped_killed_or_restarted_in_the_middle_of_each_protocol(hv1):
+    assert len(told(hv1, "hv1", "daemons.py all all")) == 63
+
+
+@pytest.mark.extended
+def test_storage_that_hangs(hv1):
+    assert len(told(hv1, "hv1", "storage.py")) == 5
+
+
+@pytest.mark.extended
+def test_no_connection_leaves_anything_behind_in_its_process(hv1):
+    assert len(told(hv1, "hv1", "cycles.py 1000 20")) == 20
+
+
+@pytest.mark.extended
+def test_the_other_releases_tell_failures_apart_alike(other_release):
+    hypervisors, host = other_release
+    told(hypervisors, host, "ways_in.py")
+    told(hypervisors, host, "table.py unix,ssh each")
+    told(hypervisors, host, "daemons.py image,domain,absent kill")
