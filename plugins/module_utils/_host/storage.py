@@ -84,8 +84,6 @@ class Worker:
 
     def close(self):
         """End it, and kill it where it does not end by itself; one that is stuck in the kernel stays behind until the storage answers."""
-        if self._requests is None:
-            return
         self._close_pipes()
         until = time.monotonic() + LEAVE
         while not self._is_reaped() and time.monotonic() < until:
@@ -98,19 +96,20 @@ class Worker:
             os.kill(self.pid, signal.SIGKILL)
 
     def abandon(self):
-        if self._requests is not None:
-            self._close_pipes()
-            self._kill()
+        self._close_pipes()
+        self._kill()
 
     def _close_pipes(self):
-        os.close(self._requests)
-        os.close(self._answers)
-        self._requests = self._answers = None
+        if self._requests is not None:
+            os.close(self._requests)
+            os.close(self._answers)
+            self._requests = self._answers = None
 
     def _kill(self):
         if not self._is_reaped():
             os.kill(self.pid, signal.SIGKILL)
-            _LEFT.append(self)
+            if self not in _LEFT:
+                _LEFT.append(self)
 
     def _is_reaped(self):
         if self.pid is not None:
@@ -134,10 +133,11 @@ class _Shared:
         self.worker = None
         self.dead = []
 
-    def ask(self, path, patience, name, *arguments):
+    def ask(self, about, patience, name, *arguments):
+        """about: the path that the question is about."""
         with self.lock:
             for folder in self.dead:
-                if _is_below(path, folder):
+                if _is_below(about, folder):
                     raise _dead(folder, "it did not answer before")
             if self.worker is None:
                 self.worker = start()
@@ -145,8 +145,8 @@ class _Shared:
                 return self.worker.ask(patience, name, *arguments)
             except NoAnswer as problem:
                 self.worker = None
-                self.dead.append(_mount(path))
-                raise _dead(path, str(problem) or f"no answer within {patience:g} s") from problem
+                self.dead.append(_mount(about))
+                raise _dead(about, str(problem) or f"no answer within {patience:g} s") from problem
 
     def prepare(self):
         with self.lock:

@@ -89,7 +89,7 @@ def run(command):
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
     try:
-        pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions)
+        pid = os.posix_spawn(_program(command[0]), command, os.environ, file_actions=actions)
     except OSError:
         os.close(reader)
         raise
@@ -99,6 +99,11 @@ def run(command):
         text = output.read()
     status = os.waitpid(pid, 0)[1]
     return (os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)), text
+
+
+def _program(name):
+    found = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in found if os.access(path, os.X_OK) and not os.path.isdir(path)), name)
 
 
 FUNCTIONS = {
