@@ -19,6 +19,21 @@ def realpath(path):
     return storage.touch("realpath", path)
 
 
+def resolver(paths):
+    """realpath, for which these paths are looked at all at once; any other is looked at when it is asked for."""
+    by_folder, known = {}, {}
+    for path in paths:
+        by_folder.setdefault(os.path.dirname(path), []).append(path)
+    for folder, some in by_folder.items():
+        known.update(zip(some, storage.touch("realpaths", folder, some)))
+
+    def resolve(path):
+        if path not in known:
+            known[path] = realpath(path)
+        return known[path]
+    return resolve
+
+
 def exists(path):
     return storage.touch("exists", path)
 

@@ -20,6 +20,10 @@ def realpath(path):
     return os.path.realpath(path)
 
 
+def realpaths(_folder, paths):
+    return [os.path.realpath(path) for path in paths]
+
+
 def exists(path):
     return os.path.exists(path)
 
@@ -108,7 +112,7 @@ def _program(name):
 
 FUNCTIONS = {
     function.__name__: function
-    for function in (realpath, exists, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, run)}
+    for function in (realpath, realpaths, exists, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, run)}
 
 
 def answer(request):

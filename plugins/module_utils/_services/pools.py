@@ -82,5 +82,7 @@ def take_inventory(hypervisor, refresh=True):
 def look_around(hypervisor, ignore_pools=()):
     """(model.Inventory, references.References) of everything this hypervisor holds, read afresh."""
     inventory = take_inventory(hypervisor)
-    local_only = {"resolve": local.realpath, "follow": hypervisor.backing_chain} if hypervisor.is_local() else {}
-    return inventory, references.used_files(inventory, ignore_pools=ignore_pools, **local_only)
+    if not hypervisor.is_local():
+        return inventory, references.used_files(inventory, ignore_pools=ignore_pools)
+    resolve = local.resolver([volume.path for volume in inventory.volumes])
+    return inventory, references.used_files(inventory, ignore_pools=ignore_pools, resolve=resolve, follow=hypervisor.backing_chain)

@@ -115,6 +115,18 @@ def test_a_file_that_is_not_there_leaves_no_process(path):
     assert set(ending.children()) <= before
 
 
+def test_paths_are_resolved_all_at_once(tmp_path, monkeypatch):
+    (tmp_path / "real").write_bytes(b"")
+    (tmp_path / "link").symlink_to("real")
+    asked, touch = [], storage.touch
+    monkeypatch.setattr(local.storage, "touch", lambda name, *arguments: asked.append(name) or touch(name, *arguments))
+    resolve = local.resolver([str(tmp_path / "link"), str(tmp_path / "real")])
+    assert resolve(str(tmp_path / "link")) == resolve(str(tmp_path / "real")) == str(tmp_path / "real") and asked == ["realpaths"]
+    for _time in range(2):
+        assert resolve(str(tmp_path / "other")) == str(tmp_path / "other")
+    assert asked == ["realpaths", "realpath"]
+
+
 def test_holes_are_dug_or_it_is_said_why_not():
     assert holes.dig(lambda command, **options: (0, "", ""), "/x") is None
     assert holes.dig(lambda command, **options: (1, "", "fallocate: not supported\n"), "/x") == "fallocate: not supported"
