@@ -112,8 +112,8 @@ options:
         type: int
       nwfilter:
         description:
-          - The name of a libvirt network filter that the interface's traffic passes. V(clean-traffic) keeps a guest from using the MAC and IP
-            addresses of others.
+          - The name of a libvirt network filter that the interface's traffic passes. V(clean-traffic) keeps a guest from using the MAC and IPv4
+            addresses of others, and lets no IPv6 through.
         type: str
       nwfilter_parameters:
         description:
@@ -305,8 +305,8 @@ options:
             type: int
           nwfilter:
             description:
-              - The name of a libvirt network filter that the interface's traffic passes. V(clean-traffic) keeps a guest from using the MAC and IP
-                addresses of others.
+              - The name of a libvirt network filter that the interface's traffic passes. V(clean-traffic) keeps a guest from using the MAC and IPv4
+                addresses of others, and lets no IPv6 through.
             type: str
           nwfilter_parameters:
             description:
@@ -398,7 +398,7 @@ options:
       - V(running) defines what is missing, starts what is off and resumes what somebody paused.
       - V(stopped) defines what is missing and stops what runs, in the way that O(stop) tells.
       - V(defined) defines what is missing and leaves the power state alone.
-      - V(absent) stops and deletes the domain together with its overlay, seed, managed save, snapshots, checkpoints, NVRAM and TPM state.
+      - V(absent) stops and deletes the domain together with its overlay, seed, managed save, snapshots, checkpoints, NVRAM, TPM state and console log.
         What of these was dropped is said in the actions. Only volumes that carry the instance's C(uid) in their names are deleted; whatever
         else was attached to the domain stays. Options that describe the present state are allowed and do nothing. What is gone already is a
         success.

@@ -225,7 +225,7 @@ def share(fleet, hypervisor, overlays=()):
     """What one hypervisor gets of a normalised fleet, in the form that the modules take.
 
     overlays: the entries that kvm2_overlay returned; their volume names go into the domains.
-    Returns names [text], overlays [{name, uid, capacity}], domains [{name, uid, memory, vcpus, overlay, options of their own}], interfaces
+    Returns names [text], overlays [{name, uid, capacity}], domains [{name, uid, memory, vcpus, overlay, networks, options of their own}], interfaces
     [{network or bridge, model and so on}], declared (the families, "ipv4" or "ipv6", of which each instance has an address by the definition),
     networks and bridges [text], the sum of the guests' memory in bytes and the largest number of vcpus. A hypervisor that is not in the
     definition gets nothing.
@@ -233,17 +233,28 @@ def share(fleet, hypervisor, overlays=()):
     mine = [item for item in fleet["instances"] if item["hypervisor"] == hypervisor]
     volumes = {one["name"]: one["overlay"] for one in overlays if one.get("overlay")}
     domains = [{**{key: item[key] for key in ("name", "uid", "memory", "vcpus")}, **item["domain"]} for item in mine]
-    for domain in domains:
+    interfaces = [{key: one[key] for key in _INTERFACE if key in one} for one in fleet["networks"]]
+    for domain, item in zip(domains, mine):
         if domain["name"] in volumes:
             domain["overlay"] = volumes[domain["name"]]
+        own = [_filtered(one, address) for one, address in zip(interfaces, item["addresses"])]
+        if own != interfaces:
+            domain["networks"] = own
     return {
         "names": [item["name"] for item in mine],
         "overlays": [{"name": item["name"], "uid": item["uid"], "capacity": item["disk"]} for item in mine],
         "domains": domains,
-        "interfaces": [{key: one[key] for key in _INTERFACE if key in one} for one in fleet["networks"]],
+        "interfaces": interfaces,
         "declared": [family for family in guest_network.FAMILIES if mine and all(guest_network.primary(one["addresses"], family) for one in mine)],
         "networks": sorted({one["network"] for one in fleet["networks"] if "network" in one}),
         "bridges": sorted({one["bridge"] for one in fleet["networks"] if "bridge" in one}),
         "memory": sum(parse_size(item["memory"], "memory") for item in mine),
         "vcpus": max([item["vcpus"] for item in mine], default=0),
     }
+
+
+def _filtered(interface, address):
+    """The interface of an instance that has an address of its own there: a filter against spoofing is told of it, where nothing else is said."""
+    if "nwfilter" not in interface or address is None or ipaddress.ip_address(address).version != 4:
+        return interface
+    return dict(interface, nwfilter_parameters={"IP": address, **interface.get("nwfilter_parameters", {})})

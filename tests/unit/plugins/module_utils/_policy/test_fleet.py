@@ -186,3 +186,17 @@ def test_what_is_wrong_with_them_is_said_with_its_place():
         "kvm2_fleet.networks[0] nwfilter_parameters: there is no nwfilter that they are for. Name the filter too, or leave them out.",
         "kvm2_fleet.domain: cpu_tuning.pin 'x': it is no list of processors. Write numbers and ranges, such as 0-3,6.",
         "kvm2_fleet.instances[0].domain: io_tuning: total_bytes excludes read_bytes and write_bytes. Give the total alone, or the other two."]
+
+
+def test_a_filter_is_told_of_the_address_that_an_instance_has():
+    networks = [
+        {"network": "a", "nwfilter": "clean-traffic", "subnet": "192.0.2.0/24"}, {"network": "b", "nwfilter": "clean-traffic"},
+        {"network": "c", "nwfilter": "mine", "nwfilter_parameters": {"IP": "198.51.100.9"}, "subnet": "198.51.100.0/24"},
+        {"network": "d", "nwfilter": "mine", "subnet": "2001:db8::/64"}, {"network": "e", "subnet": "203.0.113.0/24"}]
+    addresses = ["192.0.2.7", "198.51.100.7", "2001:db8::7", "203.0.113.7"]
+    definition = dict(MINIMAL, networks=networks, instances=[{"name": "one", "address": addresses}])
+    assert problems(definition) == []
+    found = share(normalise(definition), "hv1")
+    assert [one.get("nwfilter_parameters") for one in found["domains"][0]["networks"]] == [
+        {"IP": "192.0.2.7"}, None, {"IP": "198.51.100.9"}, None, None]
+    assert [one.get("nwfilter_parameters") for one in found["interfaces"]] == [None, None, {"IP": "198.51.100.9"}, None, None]
