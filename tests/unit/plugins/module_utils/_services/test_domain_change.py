@@ -426,7 +426,7 @@ def test_what_is_dropped_is_said(hypervisor):
     would = domain(hypervisor, check=True, state="absent")
     gone = domain(hypervisor, state="absent")
     said = [action["name"] for action in gone.actions if action["act"] == "undefine"]
-    assert said == ["edge.one (dropped: managed save, 2 snapshots)"] and would.actions == gone.actions
+    assert said == ["edge.one (dropped: managed save, 2 snapshots, console log)"] and would.actions == gone.actions
 
 
 @pytest.mark.parametrize("missing", ["domain", "overlay", "seed", "both volumes", "file behind libvirt"])
