@@ -62,8 +62,8 @@ def one_case(host, base, newer, kind, on_change):
     require(not done.failed, what, getattr(done, "msg", ""))
     require(acts(predicted.actions) == acts(done.actions), what, acts(predicted.actions), acts(done.actions))
     require(
-        [(action.get("reason"), action.get("before"), action.get("after")) for action in predicted.actions if action["act"] != "create"]
-        == [(action.get("reason"), action.get("before"), action.get("after")) for action in done.actions if action["act"] != "create"], what, done.actions)
+        [(action.get("why"), action.get("before"), action.get("after")) for action in predicted.actions if action["act"] != "create"]
+        == [(action.get("why"), action.get("before"), action.get("after")) for action in done.actions if action["act"] != "create"], what, done.actions)
     require(done.changed == bool(running or off) == bool(asked.writes), what, done.changed, asked.writes)
     for index, (wanted, drift) in enumerate(((running, running_drift), (off, off_drift))):
         require(acts(done.instances[index]["actions"]) == wanted, what, names[index], acts(done.instances[index]["actions"]))
