@@ -56,7 +56,7 @@ integration: ## integration tests against nested hypervisors
 molecule: ## the Molecule scenario on two nested hypervisors
 	@$(tools) molecule -- $(ARGS)
 
-bench: ## how fast an import (against curl and virsh) and a sweep of the collector are on a nested hypervisor; ARGS="--rounds 3 --size 256"
+bench: ## how fast an import (against curl and virsh), a sweep of the collector and 100 instances are on a nested hypervisor; ARGS="--rounds 3 --size 256"
 	@$(nested) packages
 	@$(PYTHON) tests/bench $(ARGS)
 

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long an import takes, against what a shell does for the same, and how long a sweep of kvm2_gc: python3 tests/bench. It asserts nothing.
+"""How long an import takes, against what a shell does for the same, how long a sweep of kvm2_gc, and how long many instances take to be defined:
+python3 tests/bench. It asserts nothing.
 
 All sides run on the nested hypervisor hv1 in alternating rounds, and medians are compared, since machines are noisy. The hypervisor gets curl.
 """
@@ -207,7 +208,8 @@ def main():
         cached(ansible, args.rounds)
     finally:
         nested.ask("hv1", f"kill $(cat {FOLDER}/pid); {CLEAN}; rm -rf {FOLDER}", 120)
-    subprocess.run([environment.ensure() / "bin" / "python", "-m", "tests.bench.sweep"], cwd=HERE.parents[1], check=True)
+    for part in ("sweep", "instances"):
+        subprocess.run([environment.ensure() / "bin" / "python", "-m", f"tests.bench.{part}"], cwd=HERE.parents[1], check=True)
 
 
 if __name__ == "__main__":
