@@ -106,6 +106,8 @@ def _set_system(tree, spec):
             system.set("firmware", "efi")
             # With secure boot it would start signed images only, where the vendors' keys are in it.
             etree.SubElement(etree.SubElement(system, "firmware"), "feature", enabled="no", name="secure-boot")
+            # Without it libvirt 12 takes a firmware for q35 that keeps no variables; 9 refuses to be asked for one by its loader.
+            etree.SubElement(system, "nvram")
     if system.find("boot") is None and not tree.findall("devices/*/boot"):
         etree.SubElement(system, "boot", dev="hd")
     features = _ensure(tree, "features")
