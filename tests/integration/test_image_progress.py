@@ -61,9 +61,9 @@ def lines(output, key, host="hv1"):
     return re.findall(LINE.format(host=re.escape(host), key=key), output, re.MULTILINE)
 
 
-def output_of(path, served, pipelining=True):
+def output_of(path, served, pipelining=True, arguments=("--limit", "hv1")):
     """Output of a playbook whose fetches are held by the server until a line about them is seen: however slow the machine is, there is one."""
-    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", INVENTORY, "--limit", "hv1", path]
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", INVENTORY, *arguments, path]
     environment = dict(ansible_environment(), ANSIBLE_PIPELINING=str(int(pipelining)))
     output = []
     with subprocess.Popen(
@@ -105,6 +105,21 @@ def test_without_pipelining_too(hv1, pool, tmp_path):
     with held(hv1, "slow") as served:
         output = output_of(write_playbook(tmp_path, [image_task(served["slow"], "slow"), *absent("slow")]), served, pipelining=False)
     assert lines(output, "slow"), output
+
+
+@pytest.mark.extended
+def test_each_host_shows_each_item_of_a_loop(hv1, pool, tmp_path):
+    """The hypervisor under two names stands for two of them."""
+    keys = {host: [f"{name}-{host}" for name in ("first", "second")] for host in ("hv1", "twin")}
+    inventory = tmp_path / "twin.json"
+    inventory.write_text(json.dumps({"hypervisors": {"hosts": {"twin": hv1.hosts["hv1"]}}}), encoding="utf-8")
+    with held(hv1, *keys["hv1"], *keys["twin"]) as served:
+        loop = {host: [{"key": key, "url": served[key].url} for key in keys[host]] for host in keys}
+        task = image_task(served[keys["hv1"][0]], "{{ item.key }}", loop="{{ images[inventory_hostname] }}", vars={"images": loop})
+        task["egress.kvm2.kvm2_image"]["url"] = "{{ item.url }}"
+        remove = dict(absent("{{ item }}")[0], loop="{{ keys[inventory_hostname] }}", vars={"keys": keys})
+        output = output_of(write_playbook(tmp_path, [task, remove], "hv1,twin"), served, arguments=("-i", inventory, "--limit", "hv1,twin"))
+    assert all(lines(output, key, host) for host, each in keys.items() for key in each), output
 
 
 def test_nothing_is_shown_where_it_must_not_be_or_cannot(hv1, pool, tmp_path):
