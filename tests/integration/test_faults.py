@@ -9,7 +9,11 @@ The programs of the folder faults do it; each prints a JSON line for each case w
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,18 +25,18 @@ FOLDER = "/srv/faults-code"
 
 
 @contextlib.contextmanager
-def shipped(hypervisors, host):
+def shipped(hypervisors, host, *more):
     """The programs are on the hypervisor, and afterwards they are not."""
-    ship(hypervisors, FOLDER, *sorted(HERE.glob("*.py")), on=host)
+    ship(hypervisors, FOLDER, *sorted(HERE.glob("*.py")), *more, on=host)
     try:
         yield
     finally:
         hypervisors.shell(host, f"rm -rf {FOLDER}")
 
 
-def told(hypervisors, host, command):
-    """The cases that a program told of; none may have gone wrong."""
-    with shipped(hypervisors, host):
+def told(hypervisors, host, command, *more):
+    """The cases that a program told of; none may have gone wrong. more: files that it finds beside it."""
+    with shipped(hypervisors, host, *more):
         run_long(hypervisors, FOLDER, f"python3 {command} > out 2> err; echo $? > code", on=host)
         out, err, code = (hypervisors.shell(host, f"cat {FOLDER}/{name}") for name in ("out", "err", "code"))
     cases = [json.loads(line) for line in out.splitlines()]
@@ -67,8 +71,13 @@ def test_the_daemon_is_stopped_killed_or_restarted_in_the_middle_of_each_protoco
 
 
 @pytest.mark.extended
-def test_storage_that_hangs(hv1):
-    assert len(told(hv1, "hv1", "storage.py")) == 5
+def test_storage_that_hangs(hv1, tmp_path):
+    bare, packed = tmp_path / "filesystem", tmp_path / "filesystem.gz"
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", bare, "64M"], env=dict(os.environ, PATH=path), check=True)
+    with open(bare, "rb") as source, gzip.open(packed, "wb", 1) as target:
+        shutil.copyfileobj(source, target)
+    assert len(told(hv1, "hv1", "storage.py", packed)) == 5
 
 
 @pytest.mark.extended

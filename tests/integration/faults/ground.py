@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 
 from bounded import quiet
 
@@ -18,12 +19,14 @@ FILES, IMAGE, DISK, KEY, NETCAT = f"{FOLDER}/pool", f"{FOLDER}/image.raw", f"{FO
 SOCKET = "/run/libvirt/libvirt-sock"
 LOCAL = "qemu:///system"
 SIZE = 4 * 1024 ** 2
-# Limits short enough to be waited for, and the time that a loaded machine takes to end a process: Python and its libraries, a close within 5 s.
+# Limits short enough to be waited for, and what a module takes after one: its work may clean up, then the line is cut, then the process ends.
 CONNECT, INTERVAL, COUNT, TIMEOUT, GRACE = 6, 1, 3, 10, 7
 KEEPALIVE = INTERVAL * (COUNT + 1)
 LIMITS = {"connect_timeout": CONNECT, "keepalive_interval": INTERVAL, "keepalive_count": COUNT, "timeout": TIMEOUT}
 SSH_FOLDER = os.path.expanduser("~/.ssh")
 MARK = "kvm2-faults"
+# How long a module takes here when nothing is wrong, once lay() has measured it.
+_START = []
 
 
 def shell(*command, check=True):
@@ -42,6 +45,14 @@ def lay():
     shutil.copy(os.path.join(os.path.dirname(__file__), "bridge.py"), NETCAT)
     os.chmod(NETCAT, 0o755)
     _let_in()
+    began = time.monotonic()
+    quiet(*look())
+    _START[:] = [time.monotonic() - began]
+
+
+def bound(limit):
+    """Seconds until what is limited to that many has to have ended: the module's own stages of giving up, and the pace of this machine."""
+    return round(limit + GRACE + 2 * _START[0], 1)
 
 
 def _let_in():

@@ -14,7 +14,7 @@ import daemon
 import ground
 from bounded import call
 from forwarder import FAULTS, Forwarder, Place, tcp_listener, unix_listener
-from ground import CONNECT, GRACE, KEEPALIVE, TIMEOUT
+from ground import CONNECT, KEEPALIVE, TIMEOUT
 
 # Procedures of libvirt's remote protocol, which never change.
 CLOSE, POOL_XML, UPLOAD, DOWNLOAD, ADDRESSES = 2, 88, 208, 209, 353
@@ -39,6 +39,8 @@ WIRE_FAULTS = ("freeze", "close", "reset", "slow", "garbage")
 EACH = (
     ("upload-middle", "freeze"), ("small-call", "mute"), ("upload-start", "close"), ("event-wait", "reset"), ("download", "slow"), ("open", "garbage"),
     ("small-call", "longer"), ("upload-finish", "huge"), ("upload-finish", "twice"), ("close", "freeze"))
+# Who answers nonsense from the first word on is no libvirt daemon, and will not become one; bytes that come twice are not what was sent.
+PERMANENT = (("open", "garbage"), ("open", "huge"), ("download", "twice"))
 # The limit that ends each, in seconds from the fault on; the longest that applies where several could.
 ENDED_BY = {"mute": TIMEOUT, "slow": TIMEOUT, "longer": TIMEOUT, "twice": TIMEOUT}
 
@@ -89,7 +91,7 @@ def one(transport, place, fault, number, attempt):
     with Forwarder(listener, ("127.0.0.1", 22) if wire else ground.SOCKET, at, fault, framed=not wire) as forwarder:
         ended = call(*work(place, name, uri))
     problems = ended.problems()
-    bound = limit(place, fault) + GRACE
+    bound = ground.bound(limit(place, fault))
     gave_up = ended.ended - forwarder.fired if forwarder.fired else None
     if gave_up is None:
         problems.append(f"it never came to the place: {ended.output[-800:]}")
@@ -114,8 +116,7 @@ def verdict(place, fault, ended):
     if not ended.failed:
         # What comes late or twice can be borne.
         return [] if fault in ("slow", "twice") else ["it succeeded"]
-    # Who answers nonsense from the first word on is no libvirt daemon, and will not become one.
-    right = "permanent" if place == "open" and fault in ("garbage", "huge") else "transient"
+    right = "permanent" if (place, fault) in PERMANENT else "transient"
     return [] if ended.kind == right else [f"its kind is {ended.kind}: {ended.result['msg']}"]
 
 
@@ -154,8 +155,9 @@ def main():
         places = [place for place in chosen(sys.argv[2], {**PLACES, **WIRE}) if place in known]
         cases += [(transport, place, fault) for place in places for fault in chosen(sys.argv[3], FAULTS) if fault in faults]
     ground.lay()
-    ground.guest("one", ground.base())
     try:
+        if any(place == "event-wait" for _transport, place, _fault in cases):
+            ground.guest("one", ground.base())
         with ThreadPoolExecutor(AT_ONCE) as pool:
             waiting = [pool.submit(judged, *case, number) for number, case in enumerate(cases)]
             bad = [case for case, future in zip(cases, waiting, strict=True) if future.result()]

@@ -13,7 +13,7 @@ import time
 
 import ground
 from bounded import Call, call, quiet
-from ground import CONNECT, GRACE, KEEPALIVE
+from ground import CONNECT, KEEPALIVE
 from peer import SSH, here
 
 OTHER_KEYS, NO_KEYS, NO_KEY = f"{ground.FOLDER}/other-hosts", f"{ground.FOLDER}/no-hosts", f"{ground.FOLDER}/other-key"
@@ -28,16 +28,17 @@ def others():
         pass
 
 
-def judge(case, ended, began, kind, words, bound=CONNECT):
+def judge(case, ended, began, kind, words, limit=CONNECT):
+    bound = ground.bound(limit)
     problems, took = ended.problems(), ended.ended - began
-    if took > bound + GRACE:
-        problems.append(f"it took {took:.1f} s of {bound + GRACE} s")
+    if took > bound:
+        problems.append(f"it took {took:.1f} s of {bound} s")
     text = (ended.result or {}).get("msg", "")
     if not ended.failed or ended.kind != kind:
         problems.append(f"its kind is {ended.kind!r} and not {kind!r}")
     if not all(word.lower() in text.lower() for word in words):
         problems.append(f"it does not speak of {words}")
-    ground.tell(case=case, gave_up=round(took, 2), bound=bound + GRACE, failed=ended.failed, kind=ended.kind, msg=text, problems=problems)
+    ground.tell(case=case, gave_up=round(took, 2), bound=bound, failed=ended.failed, kind=ended.kind, msg=text, problems=problems)
     return bool(problems)
 
 
