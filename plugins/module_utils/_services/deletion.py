@@ -178,7 +178,7 @@ def _dropped(domain, removes_logs):
     logged = domain_read.console_log(tree) == log
     words = [word for word, there in (
         ("managed save", domain.managed_save), (f"{domain.snapshots} snapshots", domain.snapshots),
-        (f"{domain.checkpoints} checkpoints", domain.checkpoints), ("NVRAM", tree.find("os/nvram") is not None),
+        (f"{domain.checkpoints} checkpoints", domain.checkpoints), ("NVRAM", tree.find("os/nvram") is not None or domain_read.firmware(tree) == "efi"),
         ("console log", logged and removes_logs),
         ("TPM state", tree.find("devices/tpm/backend[@type='emulator']") is not None)) if there]
     parts = [f"dropped: {', '.join(words)}"] if words else []
