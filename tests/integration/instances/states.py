@@ -62,7 +62,9 @@ class Host:
         """kvm2_domain; an instance in names is a name or a dictionary of its own options."""
         options = {
             "fleet": FLEET, "pool": POOL, "memory": "64MiB", "networks": [{"network": "default"}], "virt_type": "qemu", "stop": {"mode": "force"},
-            "wait": {"for": "none"}, **given}
+            "wait": {"for": "none"},
+            # By default it follows the interfaces, and another one would be another seed.
+            "network_config": "version: 2\n", **given}
         return self.module("domain", check, instances=[{"name": name} if isinstance(name, str) else name for name in names], **options)
 
     def overlays(self, base, names=("one",), **given):
