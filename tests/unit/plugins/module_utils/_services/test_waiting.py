@@ -7,11 +7,12 @@ import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import host_files
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_spec import console_log_path
 from ansible_collections.egress.kvm2.tests.unit.domains import POOL, UID, acts, domain, overlay
 from ansible_collections.egress.kvm2.tests.unit.fake.machine import Guest
 
 OTHER = "52:54:00:99:99:99"
-LOG = "/var/log/libvirt/qemu/edge.one-console.log"
+LOG = console_log_path("edge.one", UID)
 BRIDGED = [{"bridge": "br0"}]
 
 
@@ -23,17 +24,11 @@ def wait_for(what, **given):
     return {"for": what, "timeout": "3s", **given}
 
 
-def logged(hypervisor, content, path=LOG):
-    """The guest that runs has its console logged."""
-    state = hypervisor.machine.domain_state("edge.one")
-    for which in ("config", "live"):
-        text = getattr(state, which)
-        if text is not None:
-            begin, tag, rest = text.partition('<serial type="pty">')
-            assert tag
-            setattr(state, which, f'{begin}{tag}<log file="{path}" append="on"/>{rest}')
+def logged(hypervisor, content):
+    """What the log of the guest's console holds, None where it cannot be read."""
+    hypervisor.machine.consoles.pop(LOG, None)
     if content is not None:
-        hypervisor.machine.consoles[path] = content
+        hypervisor.machine.consoles[LOG] = content
 
 
 @pytest.mark.parametrize(("given", "networks", "source", "family", "found", "by"), [
