@@ -82,7 +82,7 @@ class StorageCalls(Connection):
             handle = self._call("create-volume", "create", obj, self._pool(pool).createXML, xml, 0)
         except Kvm2Error as error:
             # Where qemu-img makes the volume libvirt passes on no errno: the pool itself tells whether it is full.
-            if error.code == classify.INTERNAL_ERROR and self._is_full(pool):
+            if error.code == classify.INTERNAL_ERROR and not self._is_lost() and self._is_full(pool):
                 kind, hint = classify.classify("create-volume", classify.SYSTEM_ERROR, errno.ENOSPC)
                 raise Kvm2Error(kind, error.act, error.object, error.cause, hint, error.code) from error
             raise

@@ -13,7 +13,6 @@ import daemon
 import ground
 from bounded import call, quiet
 from forwarder import Forwarder, Place, unix_listener
-from ground import KEEPALIVE, TIMEOUT
 from table import DOWNLOAD, UPLOAD, chosen
 
 CREATE_VOLUME, DELETE_VOLUME, CREATE_DOMAIN, DESTROY, UNDEFINE, METADATA, DEFINE = 93, 94, 196, 12, 231, 264, 350
@@ -86,7 +85,7 @@ def one(protocol, step, what, number, base):
         ended = call(*subject.run(f"qemu+unix:///system?socket={path}"))
     daemon.mend()
     problems = ended.problems()
-    bound = ground.bound(KEEPALIVE if what == "stop" else TIMEOUT)
+    bound = ground.limits.bound(ground.limits.keepalive if what == "stop" else ground.limits.timeout)
     gave_up = ended.ended - forwarder.fired if forwarder.fired else None
     if gave_up is None:
         problems.append(f"it never came to the step: {ended.output[-800:]}")

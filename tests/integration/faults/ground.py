@@ -20,13 +20,37 @@ SOCKET = "/run/libvirt/libvirt-sock"
 LOCAL = "qemu:///system"
 SIZE = 4 * 1024 ** 2
 # Limits short enough to be waited for, and what a module takes after one: its work may clean up, then the line is cut, then the process ends.
-CONNECT, INTERVAL, COUNT, TIMEOUT, GRACE = 6, 1, 3, 10, 7
-KEEPALIVE = INTERVAL * (COUNT + 1)
-LIMITS = {"connect_timeout": CONNECT, "keepalive_interval": INTERVAL, "keepalive_count": COUNT, "timeout": TIMEOUT}
+GRACE = 7
 SSH_FOLDER = os.path.expanduser("~/.ssh")
 MARK = "kvm2-faults"
-# How long a module takes here when nothing is wrong, once lay() has measured it.
-_START = []
+# Seconds that a module takes where the machine has nothing else to do.
+USUAL = 1.5
+
+
+class Limits:
+    """What the modules are given, in seconds; longer by a whole factor where this machine is slow at the moment."""
+
+    count = 3
+
+    def __init__(self, start):
+        self.follow(start)
+
+    def follow(self, start):
+        """start: how long a module takes here when nothing is wrong."""
+        self.start = start
+        factor = max(1, round(start / USUAL))
+        self.connect, self.interval, self.timeout = 6 * factor, factor, 10 * factor
+        self.keepalive = self.interval * (self.count + 1)
+
+    def options(self):
+        return {"connect_timeout": self.connect, "keepalive_interval": self.interval, "keepalive_count": self.count, "timeout": self.timeout}
+
+    def bound(self, limit):
+        """Seconds until what is limited to that many has to have ended: the module's own stages of giving up, and the pace of this machine."""
+        return round(limit + GRACE + 2 * self.start, 1)
+
+
+limits = Limits(4 * USUAL)
 
 
 def shell(*command, check=True):
@@ -45,14 +69,13 @@ def lay():
     shutil.copy(os.path.join(os.path.dirname(__file__), "bridge.py"), NETCAT)
     os.chmod(NETCAT, 0o755)
     _let_in()
+    _measure()
+
+
+def _measure():
     began = time.monotonic()
     quiet(*look())
-    _START[:] = [time.monotonic() - began]
-
-
-def bound(limit):
-    """Seconds until what is limited to that many has to have ended: the module's own stages of giving up, and the pace of this machine."""
-    return round(limit + GRACE + 2 * _START[0], 1)
+    limits.follow(time.monotonic() - began)
 
 
 def _let_in():
@@ -70,15 +93,19 @@ def clear():
         if shell("virsh", "domname", uuid).startswith(f"{FLEET}."):
             shell("virsh", "destroy", uuid, check=False)
             shell("virsh", "undefine", uuid, "--managed-save", "--nvram", check=False)
-    shell("virsh", "-q", "pool-destroy", POOL, check=False)
-    shell("virsh", "-q", "pool-undefine", POOL, check=False)
+    for pool in shell("virsh", "-q", "pool-list", "--all", "--name").split():
+        if pool.startswith(POOL):
+            shell("virsh", "-q", "pool-destroy", pool, check=False)
+            shell("virsh", "-q", "pool-undefine", pool, check=False)
+    # What a run that was killed may have left mounted.
+    shell("umount", "--lazy", "--quiet", f"{FOLDER}/dead", f"{FOLDER}/loop", check=False)
     shutil.rmtree(FOLDER, ignore_errors=True)
     for name in ("authorized_keys", "known_hosts"):
         shell("sed", "-i", f"/{MARK}$/d", f"{SSH_FOLDER}/{name}", check=False)
 
 
 def options(uri=LOCAL, **more):
-    return {"uri": uri, **LIMITS, **more}
+    return {"uri": uri, **limits.options(), **more}
 
 
 def image(key, uri=LOCAL, **more):

@@ -18,7 +18,6 @@ import time
 import ground
 from bounded import call, quiet
 from forwarder import Forwarder, Place, unix_listener
-from ground import TIMEOUT
 from table import UPLOAD
 
 LOOP, DISK, LOOP_POOL = f"{ground.FOLDER}/loop", f"{ground.FOLDER}/loop.img", "faults-loop"
@@ -83,7 +82,7 @@ def thaw():
 
 def judge(case, ended, hung, problems):
     """hung: when the storage stopped answering. A worker that the storage holds cannot end; it holds nothing of the module's."""
-    bound, took = ground.bound(TIMEOUT), ended.ended - hung
+    bound, took = ground.limits.bound(ground.limits.timeout), ended.ended - hung
     problems = [one for one in ended.problems() if not one.startswith("left running")] + problems
     if took > bound:
         problems.append(f"it took {took:.1f} s of {bound} s")

@@ -14,7 +14,6 @@ import daemon
 import ground
 from bounded import call
 from forwarder import FAULTS, Forwarder, Place, tcp_listener, unix_listener
-from ground import CONNECT, KEEPALIVE, TIMEOUT
 
 # Procedures of libvirt's remote protocol, which never change.
 CLOSE, POOL_XML, UPLOAD, DOWNLOAD, ADDRESSES = 2, 88, 208, 209, 353
@@ -41,14 +40,15 @@ EACH = (
     ("small-call", "longer"), ("upload-finish", "huge"), ("upload-finish", "twice"), ("close", "freeze"))
 # Who answers nonsense from the first word on is no libvirt daemon, and will not become one; bytes that come twice are not what was sent.
 PERMANENT = (("open", "garbage"), ("open", "huge"), ("download", "twice"))
-# The limit that ends each, in seconds from the fault on; the longest that applies where several could.
-ENDED_BY = {"mute": TIMEOUT, "slow": TIMEOUT, "longer": TIMEOUT, "twice": TIMEOUT}
+# What only the limit for the whole module ends, or may.
+LATE = ("mute", "slow", "longer", "twice")
 
 
 def limit(place, fault):
+    """The seconds from the fault on that apply; the longest where several could."""
     if place in ("open", "greeting", "key-exchange"):
-        return CONNECT
-    return ENDED_BY.get(fault, KEEPALIVE)
+        return ground.limits.connect
+    return ground.limits.timeout if fault in LATE else ground.limits.keepalive
 
 
 def listener_and_uri(transport, name):
@@ -91,7 +91,7 @@ def one(transport, place, fault, number, attempt):
     with Forwarder(listener, ("127.0.0.1", 22) if wire else ground.SOCKET, at, fault, framed=not wire) as forwarder:
         ended = call(*work(place, name, uri))
     problems = ended.problems()
-    bound = ground.bound(limit(place, fault))
+    bound = ground.limits.bound(limit(place, fault))
     gave_up = ended.ended - forwarder.fired if forwarder.fired else None
     if gave_up is None:
         problems.append(f"it never came to the place: {ended.output[-800:]}")

@@ -13,7 +13,6 @@ import time
 
 import ground
 from bounded import Call, call, quiet
-from ground import CONNECT, KEEPALIVE
 from peer import SSH, here
 
 OTHER_KEYS, NO_KEYS, NO_KEY = f"{ground.FOLDER}/other-hosts", f"{ground.FOLDER}/no-hosts", f"{ground.FOLDER}/other-key"
@@ -28,8 +27,8 @@ def others():
         pass
 
 
-def judge(case, ended, began, kind, words, limit=CONNECT):
-    bound = ground.bound(limit)
+def judge(case, ended, began, kind, words, limit=None):
+    bound = ground.limits.bound(limit or ground.limits.connect)
     problems, took = ended.problems(), ended.ended - began
     if took > bound:
         problems.append(f"it took {took:.1f} s of {bound} s")
@@ -70,7 +69,7 @@ def ssh_dies():
     killer.start()
     ended = run.end()
     killer.join()
-    return judge("ssh is killed", ended, killed[0] if killed else ended.began, "transient", ["connection"], KEEPALIVE)
+    return judge("ssh is killed", ended, killed[0] if killed else ended.began, "transient", ["connection"], ground.limits.keepalive)
 
 
 def main():
