@@ -55,9 +55,20 @@ def test_every_fault_at_every_place_over_every_transport(hv1):
     assert len(told(hv1, "hv1", "table.py all all all")) > 200
 
 
+def test_one_fault_of_each_kind_over_the_socket(hv1):
+    assert len(told(hv1, "hv1", "table.py unix each")) == 10
+
+
 @pytest.mark.extended
-def test_one_fault_of_each_kind_over_the_socket_and_over_ssh(hv1):
-    assert len(told(hv1, "hv1", "table.py unix,ssh each")) == 20
+def test_one_fault_of_each_kind_over_ssh(hv1):
+    assert len(told(hv1, "hv1", "table.py ssh each")) == 10
+
+
+@pytest.mark.extended
+def test_what_modules_ask_of_the_daemon_does_not_grow_out_of_bounds(hv1):
+    asked = {(case["module"], case["what"]): case["calls_each"] for case in told(hv1, "hv1", "counting.py 1 2")}
+    assert asked["kvm2_image", ""] == asked["kvm2_pool_check", ""] == 0
+    assert asked["kvm2_overlay", "again"] + asked["kvm2_domain", "again"] < 40
 
 
 @pytest.mark.extended
