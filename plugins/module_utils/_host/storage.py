@@ -44,7 +44,8 @@ class Worker:
             (os.POSIX_SPAWN_DUP2, requests, 0), (os.POSIX_SPAWN_DUP2, answers, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
         try:
             # A group of its own, so that ^C on a terminal does not end it in the middle of an answer.
-            self.pid = os.posix_spawn(
+            # run_command waits for the end of a program; this one is talked with.
+            self.pid = os.posix_spawn(  # pylint: disable=ansible-bad-function
                 sys.executable, [sys.executable, "-I", "-S", "-c", source], os.environ, file_actions=actions, setpgroup=0)
         except OSError:
             os.close(self._requests)

@@ -21,6 +21,7 @@ from .xml import render as as_text
 
 __all__ = ("DomainSpec", "Drift", "Interface", "drift", "generation", "render", "shown", "update")
 
+
 def render(spec, mark_element):
     """XML text of a new domain. mark_element is mark.to_element()'s. Raises InvalidInput where a value cannot be rendered."""
     return _apply(etree.Element("domain"), spec, mark_element)

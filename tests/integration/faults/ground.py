@@ -66,7 +66,8 @@ def lay():
     with open(IMAGE, "wb") as file:
         file.write(random.Random(5).randbytes(SIZE))
     shell("qemu-img", "create", "-q", "-f", "qcow2", DISK, "8M")
-    shutil.copy(os.path.join(os.path.dirname(__file__), "bridge.py"), NETCAT)
+    with open(os.path.join(os.path.dirname(__file__), "bridge.py"), encoding="utf-8") as source, open(NETCAT, "w", encoding="utf-8") as program:
+        program.write(f"#!/usr/bin/python3 -SE\n{source.read()}")
     os.chmod(NETCAT, 0o755)
     _let_in()
     _measure()

@@ -74,8 +74,8 @@ def forwarded(transport, place, fault, path):
 def here(name, path):
     """The URI of that peer, served by this process."""
     if name in FORWARDED:
-        with forwarded(*FORWARDED[name], path) as uri:
-            yield uri
+        with contextlib.ExitStack() as held:
+            yield held.enter_context(forwarded(*FORWARDED[name], path))
     elif name == "no-socket":
         yield f"qemu+unix:///system?socket={path}.nowhere"
     elif name.startswith("port-closed"):

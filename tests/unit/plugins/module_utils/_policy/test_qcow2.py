@@ -179,7 +179,7 @@ def zipped():
 
 @pytest.mark.parametrize("declared", ["qcow2", "raw"])
 @pytest.mark.parametrize(("data", "part"), [
-    (gzip.compress(image()), "compressed twice: there is gzip"), (lzma.compress(image()), "xz data inside"),
+    (gzip.compress(image(), mtime=0), "compressed twice: there is gzip"), (lzma.compress(image()), "xz data inside"),
     (bz2.compress(image()), "bzip2 data inside"), (b"(\xb5/\xfd" + bytes(600), "zstd data inside"), (zipped(), "zip archive"),
     (tar("disk.raw"), "tar archive"), (b"<!DOCTYPE html>\n<html><body>404</body></html>\n", "HTML or XML page"),
     (b"\n\n  <HTML><head>", "HTML or XML page"), (b"<?xml version='1.0'?><Error/>", "HTML or XML page"), (b"Not Found\n", "text"),
@@ -193,7 +193,7 @@ def test_what_is_no_disk_image_is_told_by_name(data, part, declared):
 
 
 @pytest.mark.parametrize(("head", "kind"), [
-    (gzip.compress(b"x"), "gzip"), (lzma.compress(b"x"), "xz"), (bz2.compress(b"x"), "bzip2"), (bz2.compress(b""), "bzip2"),
+    (gzip.compress(b"x", mtime=0), "gzip"), (lzma.compress(b"x"), "xz"), (bz2.compress(b"x"), "bzip2"), (bz2.compress(b""), "bzip2"),
     (b"(\xb5/\xfd" + bytes(600), "zstd"), (b"\x50\x2a\x4d\x18" + bytes(4), "zstd"), (b"\x5f\x2a\x4d\x18" + bytes(4), "zstd"),
     (b"\x04\x22\x4d\x18" + bytes(9), "lz4"), (b"LZIP\1", "lzip"), (bytes(image()), None), (bytes(1024), None), (b"", None), (b"BZh9", None)])
 def test_compression_is_told_by_content(head, kind):
