@@ -49,9 +49,11 @@ def http_server():
     with socketserver.TCPServer(("127.0.0.1", 0), Page) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def closed_port():
@@ -74,8 +76,8 @@ def forwarded(transport, place, fault, path):
 def here(name, path):
     """The URI of that peer, served by this process."""
     if name in FORWARDED:
-        with contextlib.ExitStack() as held:
-            yield held.enter_context(forwarded(*FORWARDED[name], path))
+        with forwarded(*FORWARDED[name], path) as uri:
+            yield uri
     elif name == "no-socket":
         yield f"qemu+unix:///system?socket={path}.nowhere"
     elif name.startswith("port-closed"):

@@ -142,7 +142,8 @@ def test_gzip_in_base64_becomes_gzip(content, width):
 
 
 @pytest.mark.parametrize(("user_data", "part"), [
-    ("H4sI=", "damaged"), ("H4sI!!!!", "damaged"), ("H4sIAAAA", "ignore it"), (base64.b64encode(gzip.compress(b"packages: []\n", mtime=0)).decode(), "ignore it")])
+    ("H4sI=", "damaged"), ("H4sI!!!!", "damaged"), ("H4sIAAAA", "ignore it"),
+    (base64.b64encode(gzip.compress(b"packages: []\n", mtime=0)).decode(), "ignore it")])
 def test_what_is_no_gzip_in_base64_after_all_is_refused(user_data, part):
     with pytest.raises(InvalidInput, match=part) as caught:
         seed.render(user_data, META)
