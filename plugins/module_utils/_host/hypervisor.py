@@ -166,7 +166,9 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def bound_agent(self, uuid, seconds):
-        """From here on a running guest's agent is waited for so long at each question, where libvirt would wait for ever."""
+        """From here on a running guest's agent is waited for so long at each question, where libvirt would wait for ever.
+
+        The daemon keeps it, for all clients and after this connection. -2 takes it back, also where the work has to end."""
 
     @abstractmethod
     def console_tail(self, path, length):

@@ -239,10 +239,9 @@ class DomainCalls(Connection):
         return self._interfaces(uuid, "agent") is not None
 
     def bound_agent(self, uuid, seconds):
-        handle = self._domain(uuid)
         try:
-            if handle is not None:
-                handle.agentSetResponseTimeout(seconds)
+            # No step of the work: a bound is taken back also where the work has to end.
+            self._conn.lookupByUUIDString(uuid).agentSetResponseTimeout(seconds)
         except libvirt.libvirtError as error:
             if self._is_lost():
                 raise self._error("read", "bound the agent of", f"domain {uuid}", error) from error

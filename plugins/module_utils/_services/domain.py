@@ -379,8 +379,11 @@ class DomainService(DomainPlan):
             domain = hypervisor.domain(target.instance.uid) if target.problem is None else None
             found = ()
             if domain is not None and domain.active and target.instance.uid in self.wanted:
-                found = waiting.known_addresses(
-                    hypervisor, domain.uuid, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid], self.params["wait"]["family"])
+                # One that was waited for in vain may have an agent that hangs.
+                failed = self.state == "running" and self.params["wait"]["for"] in ("address", "agent") and not self._went_well(target)
+                with waiting.agents_bounded(hypervisor, (domain.uuid,) if failed else ()):
+                    found = waiting.known_addresses(
+                        hypervisor, domain.uuid, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid], self.params["wait"]["family"])
             if target.problem is None:
                 shown.append(self._shown(target, plan, seen, domain, found=found))
             if self.state == "running" and self.params["wait"]["for"] != "none" and self._went_well(target):

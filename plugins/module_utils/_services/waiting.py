@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Tuple
 
@@ -15,6 +16,8 @@ from .power import POLL, pause
 
 # An agent that is there but hangs would hold up the wait for all the others.
 AGENT_BOUND = 5
+# libvirt's default: as long as the agent takes. What was set before cannot be read.
+AGENT_UNBOUND = -2
 _STOPPED = ("paused", "pmsuspended", "crashed")
 # What libvirt or an operator's tool pauses a guest for by itself, and lets it go on afterwards.
 _PASSING = ("migration", "save", "dump", "snapshot", "starting up", "shutting down", "postcopy")
@@ -39,16 +42,34 @@ def known_addresses(hypervisor, uuid, macs, sources, family=None):
     return addresses.usable(found, macs)
 
 
+@contextmanager
+def agents_bounded(hypervisor, uuids):
+    """Inside, the agents of these guests are waited for AGENT_BOUND seconds at each question.
+
+    The bound is the daemon's and counts for all its clients. One that freezes a filesystem or runs a command may take longer, so it ends here.
+    """
+    try:
+        for uuid in uuids:
+            hypervisor.bound_agent(uuid, AGENT_BOUND)
+        yield
+    finally:
+        for uuid in uuids:
+            with suppress(Kvm2Error):
+                hypervisor.bound_agent(uuid, AGENT_UNBOUND)
+
+
 def wait_all(hypervisor, guests, what, timeout, family, clock=time.monotonic, wait=pause):
     """Wait until every guest runs (what: running), has an address of the family (address), or its agent answers (agent). timeout in seconds.
 
     guests: {uuid: Guest}. Returns {uuid: None or Kvm2Error}. A guest that cannot come any more, since it is off or paused, is not waited for.
     """
+    asking = [uuid for uuid, guest in guests.items() if what == "agent" or (what == "address" and "agent" in guest.sources)]
+    with agents_bounded(hypervisor, asking):
+        return _wait_all(hypervisor, guests, what, timeout, family, clock, wait)
+
+
+def _wait_all(hypervisor, guests, what, timeout, family, clock, wait):
     waiting, result, until = dict(guests), dict.fromkeys(guests), clock() + timeout
-    if what != "running":
-        for uuid, guest in guests.items():
-            if what == "agent" or "agent" in guest.sources:
-                hypervisor.bound_agent(uuid, AGENT_BOUND)
     asked = set()
     while waiting:
         for uuid in list(waiting):

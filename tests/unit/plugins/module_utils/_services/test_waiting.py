@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.egress.kvm2.plugins.module_utils._host import host_files
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_spec import console_log_path
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 from ansible_collections.egress.kvm2.tests.unit.domains import POOL, UID, acts, domain, overlay
 from ansible_collections.egress.kvm2.tests.unit.fake.machine import Guest
 
@@ -80,7 +81,32 @@ def test_the_agent(hypervisor):
     hypervisor.machine.domain_state("edge.one").guest.agent = ()
     # One that reports no interface is there all the same.
     assert not domain(hypervisor, wait=wait_for("agent")).failed
-    assert [call.args for call in hypervisor.calls if call.operation == "bound_agent"][-1] == (UID, 5)
+
+
+def bounds(hypervisor):
+    return [call.args for call in hypervisor.calls if call.operation == "bound_agent"]
+
+
+@pytest.mark.parametrize(("wait", "given", "times"), [
+    ({"for": "running"}, {}, 0), ({"for": "address", "source": "lease"}, {"addresses": ("10.0.0.1",)}, 0), ({"for": "address"}, {"addresses": ("10.0.0.1",)}, 1),
+    ({"for": "agent"}, {"agent": ()}, 1),
+    # In vain, so its addresses are asked for once more.
+    ({"for": "address"}, {}, 2)])
+def test_an_agent_is_bounded_only_while_it_is_waited_for(hypervisor, wait, given, times):
+    guest(hypervisor, **given)
+    domain(hypervisor, wait=wait_for(wait["for"], source=wait.get("source", "auto")))
+    assert bounds(hypervisor) == [(UID, 5), (UID, -2)] * times
+
+
+def test_the_bound_of_an_agent_is_taken_back_where_the_wait_fails(hypervisor):
+    guest(hypervisor)
+
+    def broken(*_args):
+        raise Kvm2Error("transient", "read", "it", "the connection was lost", "Run again.")
+    domain(hypervisor, wait={"for": "none"})
+    hypervisor.hook("addresses", broken, nth=3)
+    assert domain(hypervisor, wait=wait_for("address", source="agent")).failed
+    assert bounds(hypervisor) == [(UID, 5), (UID, -2)]
 
 
 @pytest.fixture
