@@ -142,6 +142,7 @@ options:
       - Whether the guest's serial console is logged to a file on the hypervisor, RV(instances[].console_log). The file goes on from one start
         to the next, libvirt's log daemon keeps it and three older ones at 2 MiB each, and it is removed together with the instance where the
         module runs on the hypervisor as root; elsewhere the removal says which file is left.
+      - With a O(uri) of a user's own daemon, C(/session), nothing is logged whatever this option says, as that daemon may not write there.
     type: bool
     default: true
   on_crash:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from typing import Dict
+from urllib.parse import urlsplit
 
 from .._policy import addresses, domain_read, domain_xml, mark, names, specification
 from .._policy.domain_spec import effective_cpu_mode
@@ -43,7 +44,11 @@ class DomainPlan(Service):
         self.sources, self.holds = {}, {}
         if self.state != "absent":
             for instance in self.instances:
-                wanted = self.wanted[instance.uid] = specification.wanted(specification.merge(params, instance.options), instance)
+                options = specification.merge(params, instance.options)
+                if urlsplit(params["uri"]).path == "/session":
+                    # The log daemon of a user may not write where consoles are logged, and no guest would start.
+                    options["console_log"] = False
+                wanted = self.wanted[instance.uid] = specification.wanted(options, instance)
                 kinds = {interface.kind for interface in wanted.interfaces}
                 self.sources[instance.uid] = addresses.sources(params["wait"]["source"], kinds)
                 own = instance.options.get("hold")

@@ -82,6 +82,14 @@ def test_what_was_chosen_is_in_the_result(hypervisor):
     assert (gone["virt_type"], gone["machine"], gone["cpu_mode"], gone["console_log"]) == (None, None, None, None)
 
 
+@pytest.mark.parametrize(("uri", "log"), [
+    ("qemu:///system", LOG), ("qemu:///session", None), ("qemu+ssh://user@h/session?keyfile=/k", None), ("qemu+ssh://session/system", LOG)])
+def test_the_daemon_of_a_user_logs_no_console(hypervisor, uri, log):
+    made = domain(hypervisor, uri=uri, console_log=True)
+    assert not made.failed and made.instances[0]["console_log"] == log
+    assert not domain(hypervisor, uri=uri, console_log=True).changed
+
+
 def test_with_kvm_the_processor_is_passed_through(hypervisor):
     hypervisor.machine.virt_types.insert(0, "kvm")
     hypervisor.machine.cpu_modes.append("host-passthrough")
