@@ -149,7 +149,14 @@ class DomainService(DomainPlan):
             "reason": domain.reason if domain is not None else "", "addresses": [address_of(entry) for entry in known],
             "primary_address": self._primary(known, macs), "mac": macs[0] if macs else None, "macs": macs, "overlay": overlay,
             "seed": seed_name, "base": base, "hold": self._hold_shown(target, domain, predicted), "drift": drift, "actions": actions,
-            **domain_shown(domain, job, predicted)}
+            **self._domain_shown(target, plan, domain, predicted)}
+
+    def _domain_shown(self, target, plan, domain, predicted):
+        if not predicted:
+            return domain_shown(domain, None)
+        acts = {action.act for action in plan.of(target.instance.name).actions}
+        there = self.state != "absent" and target.there
+        return domain_shown(domain if there else None, self._jobs.get(target.instance.uid) if acts & {"define", "redefine", "replace"} else None)
 
     def _primary(self, known, macs):
         """The first address of the wanted family."""

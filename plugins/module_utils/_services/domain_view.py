@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
@@ -99,13 +100,20 @@ def predicted_overlay(target):
     return names.is_predicted(target.instance.options.get("overlay") or "")
 
 
-def domain_shown(domain, job, predicted):
-    """What was chosen for a domain: of the definition that is there or, where one is only planned, of that; None for each where there is neither."""
+def domain_shown(domain, job):
+    """What was chosen for a domain: of the definition that is there or, where one is only planned, of that; None for each where there is neither.
+
+    job: the converge.Job of a definition that is only planned, else None.
+    """
     chosen = ("virt_type", "machine", "cpu_mode", "console_log")
-    if predicted and job is not None:
+    text = None if domain is None else domain.any_xml
+    found = {} if text is None else domain_read.read_fields(text)
+    if job is not None:
         found = domain_xml.shown(job.spec)
-    else:
-        found = {} if domain is None or domain.any_xml is None else domain_read.read_fields(domain.any_xml)
+        if text is not None:
+            # An update keeps some of what it finds. One that is refused fails the run, not its prediction.
+            with suppress(Kvm2Error):
+                found = domain_read.read_fields(domain_xml.update(text, job.spec, mark.to_element(job.mark)))
     return {field: found.get(field) for field in chosen}
 
 

@@ -82,6 +82,19 @@ def test_what_was_chosen_is_in_the_result(hypervisor):
     assert (gone["virt_type"], gone["machine"], gone["cpu_mode"], gone["console_log"]) == (None, None, None, None)
 
 
+@pytest.mark.parametrize(("given", "shown"), [
+    ({"on_change": "report", "console_log": True}, ("pc-q35-10.0", None)), ({"console_log": True}, ("pc-q35-10.0", LOG)),
+    ({"machine": "q35", "console_log": False}, ("pc-q35-10.0", None)), ({"on_change": "restart", "memory": "256MiB"}, ("pc-q35-10.0", LOG)),
+    ({"state": "absent"}, (None, None))])
+def test_check_mode_shows_what_the_run_shows(hypervisor, given, shown):
+    domain(hypervisor, console_log=False)
+    predicted, done = domain(hypervisor, check=True, **given), domain(hypervisor, **given)
+    assert not done.failed, done.msg
+    for one in (predicted.instances[0], done.instances[0]):
+        assert (one["machine"], one["console_log"]) == shown
+    assert acts(predicted) == acts(done)
+
+
 @pytest.mark.parametrize(("uri", "log"), [
     ("qemu:///system", LOG), ("qemu:///session", None), ("qemu+ssh://user@h/session?keyfile=/k", None), ("qemu+ssh://session/system", LOG)])
 def test_the_daemon_of_a_user_logs_no_console(hypervisor, uri, log):
