@@ -20,12 +20,16 @@ def realpath(path):
 
 
 def resolver(paths):
-    """realpath, for which these paths are looked at all at once; any other is looked at when it is asked for."""
+    """realpath, for which these paths are looked at all at once; any other is looked at when it is asked for, and so are those on storage that does
+    not answer: that is told of each of them, and keeps nobody from the others."""
     by_folder, known = {}, {}
     for path in paths:
         by_folder.setdefault(os.path.dirname(path), []).append(path)
     for folder, some in by_folder.items():
-        known.update(zip(some, storage.touch("realpaths", folder, some)))
+        try:
+            known.update(zip(some, storage.touch("realpaths", folder, some)))
+        except Kvm2Error:
+            continue
 
     def resolve(path):
         if path not in known:

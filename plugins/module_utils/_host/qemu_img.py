@@ -8,21 +8,24 @@ from __future__ import annotations
 import json
 import os
 
+from .._policy.errors import Kvm2Error
 from . import storage
 
 TIMEOUT = 20
 
 
 def backing_chain(path, run=storage.run):
-    """Paths of all files below the image at `path`; empty for one that stands alone or has gone, None where that cannot be told.
+    """Paths of all files below the image at `path`; empty for one that stands alone or has gone, None where that cannot be told,
+    as where its storage does not answer.
 
     run: as storage.run.
     """
-    if not storage.touch("lexists", path):
-        return ()
     try:
+        if not storage.touch("lexists", path):
+            # A folder that is not here either may be another machine's, or on a disk that is not mounted.
+            return () if storage.touch("exists", os.path.dirname(path)) else None
         code, output = run(["qemu-img", "info", "-U", "--backing-chain", "--output=json", path], path, TIMEOUT)
-    except OSError:
+    except (OSError, Kvm2Error):
         return None
     if code != 0:
         return None

@@ -33,6 +33,10 @@ class NoAnswer(Exception):
     """The worker is stuck, and has been left behind."""
 
 
+class Ended(NoAnswer):
+    """The worker has ended by itself, or something has ended it: that says nothing about the storage."""
+
+
 class Worker:
     """One process of storage_worker. Not for several threads at once."""
 
@@ -64,7 +68,7 @@ class Worker:
             good, *rest = marshal.loads(self._read(length, until))
         except OSError as error:
             self.abandon()
-            raise NoAnswer(f"its helper ended: {error.strerror or error}") from error
+            raise Ended(f"its helper ended: {error.strerror or error}") from error
         if good:
             return rest[0]
         raise OSError(*rest)
@@ -94,7 +98,7 @@ class Worker:
     def kill(self):
         """End it in the middle of what it is asked, from another thread than the one that asks."""
         if self.pid is not None:
-            os.kill(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
 
     def abandon(self):
         self._close_pipes()
@@ -108,7 +112,8 @@ class Worker:
 
     def _kill(self):
         if not self._is_reaped():
-            os.kill(self.pid, signal.SIGKILL)
+            # It leads a group of its own, in which the program is that it runs.
+            os.killpg(self.pid, signal.SIGKILL)
             if self not in _LEFT:
                 _LEFT.append(self)
 
@@ -140,14 +145,29 @@ class _Shared:
             for folder in self.dead:
                 if _is_below(about, folder):
                     raise _dead(folder, "it did not answer before")
-            if self.worker is None:
-                self.worker = start()
             try:
-                return self.worker.ask(patience, name, *arguments)
+                return self._ask_again(patience, name, *arguments)
+            except Ended as problem:
+                raise _no_helper(problem) from problem
             except NoAnswer as problem:
-                self.worker = None
                 self.dead.append(_mount(about))
-                raise _dead(about, str(problem) or f"no answer within {patience:g} s") from problem
+                raise _dead(about, f"no answer within {patience:g} s") from problem
+
+    def _ask_again(self, *question):
+        try:
+            return self._ask(*question)
+        except Ended:
+            # It was killed, perhaps for want of memory; the storage is not to blame, and a new one may do.
+            return self._ask(*question)
+
+    def _ask(self, *question):
+        if self.worker is None:
+            self.worker = start()
+        try:
+            return self.worker.ask(*question)
+        except NoAnswer:
+            self.worker = None
+            raise
 
     def prepare(self):
         with self.lock:
@@ -166,12 +186,18 @@ _SHARED = _Shared()
 
 def start():
     _LEFT[:] = [worker for worker in _LEFT if not worker._is_reaped()]
+    if not sys.executable:
+        raise _no_helper("this Python does not know its own path")
     try:
         return Worker()
     except OSError as error:
-        raise Kvm2Error(
-            TRANSIENT, "start", f"the helper process {sys.executable} that looks at the pools' storage", error.strerror or error,
-            "Look at the memory and the limits of processes of the machine.") from error
+        raise _no_helper(error.strerror or error) from error
+
+
+def _no_helper(cause):
+    return Kvm2Error(
+        TRANSIENT, "start", f"the helper process {sys.executable or 'python'} that looks at the pools' storage", cause,
+        "Look at the memory and the limits of processes of the machine.")
 
 
 def touch(name, path, *arguments, patience=PATIENCE):
@@ -181,8 +207,17 @@ def touch(name, path, *arguments, patience=PATIENCE):
 
 
 def run(command, path, patience):
-    """(exit code, standard output) of a program that reads the file `path`; otherwise like touch."""
-    return _SHARED.ask(path, patience, "run", list(command))
+    """(exit code, standard output) of a program that reads the file `path`; errors as with touch. A slow program says nothing about the mount, so it
+    gets a process of its own, and nothing is refused afterwards."""
+    worker = start()
+    try:
+        return worker.ask(patience, "run", list(command))
+    except Ended as problem:
+        raise _no_helper(problem) from problem
+    except NoAnswer as problem:
+        raise _dead(path, f"no answer within {patience:g} s") from problem
+    finally:
+        worker.close()
 
 
 def prepare():

@@ -8,6 +8,7 @@ libvirt deletes a file in use without a word, so everything that decides on a de
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from . import backing, names
 from .backing import normal
+from .errors import Kvm2Error
 from .model import FILE_POOLS
 from .xml import parse
 
@@ -66,9 +68,9 @@ class References:
 def used_files(inventory, resolve=None, ignore_pools=(), follow=None):
     """The References of a model.Inventory.
 
-    resolve: path → path without symlinks, where the module sees the files.  follow: path of an image → the paths of its whole backing
-    chain below it, or None where it cannot be read; given where the module may read the files.  ignore_pools: inactive pools that an
-    operator vouches for.
+    resolve: path → path without symlinks, where the module sees the files; a Kvm2Error of it is a reason for doubt.  follow: path of an image
+    → the paths of its whole backing chain below it, or None where it cannot be read; given where the module may read the files.
+    ignore_pools: inactive pools that an operator vouches for.
     """
     search = _Search(inventory, resolve, follow)
     for domain in inventory.domains:
@@ -79,6 +81,7 @@ def used_files(inventory, resolve=None, ignore_pools=(), follow=None):
     if resolve is None:
         search.suspect_links()
     search.blocked_by_pools(ignore_pools)
+    search.blocked_by_folders()
     search.found.blocked = tuple(dict.fromkeys(search.blocked))
     return search.found
 
@@ -143,7 +146,8 @@ class _Search:
     def __init__(self, inventory, resolve, follow):
         self.inventory = inventory
         self.follow = follow
-        self.found = References(resolved=normal if resolve is None else lambda path: normal(resolve(path)))
+        self.found = References(resolved=normal if resolve is None else functools.partial(self._resolved, resolve))
+        self._unseen = {}
         self.blocked = [f"{name} cannot be read: {cause}" for name, cause in inventory.unreadable]
         self._volumes = Listing(inventory)
         # Files whose next file below is known, or that have none; and files of which that must still be found out.
@@ -151,6 +155,15 @@ class _Search:
         self._known = {normal(path) for path in readable} | {self.found.resolved(path) for path in readable}
         self._open = {}
         self._listed_folders = _listed_folders(inventory)
+
+    def _resolved(self, resolve, path):
+        folder = posixpath.dirname(path)
+        if folder not in self._unseen:
+            try:
+                return normal(resolve(path))
+            except Kvm2Error as error:
+                self._unseen[folder] = error.cause
+        return normal(path)
 
     def domain(self, domain):
         user = User(f"domain {domain.name}", "domain", uuid=domain.uuid)
@@ -225,6 +238,10 @@ class _Search:
                 self.blocked.append(f"pool {name} is not active: its volumes cannot be seen (start it, or name it in ignore_pools)")
         for name, cause in self.inventory.unrefreshed:
             self.blocked.append(f"pool {name} could not be refreshed: {cause}")
+
+    def blocked_by_folders(self):
+        for folder, cause in self._unseen.items():
+            self.blocked.append(f"what lies in {folder} cannot be seen: {cause}")
 
 
 def _mentioned(tree, volumes):

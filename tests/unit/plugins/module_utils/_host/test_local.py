@@ -127,6 +127,18 @@ def test_paths_are_resolved_all_at_once(tmp_path, monkeypatch):
     assert asked == ["realpaths", "realpath"]
 
 
+def test_storage_that_does_not_answer_is_told_of_its_own_paths_only(tmp_path, monkeypatch):
+    def touch(name, path, *_arguments):
+        if path.startswith("/dead"):
+            raise storage.stopped(path, "look at", "no answer")
+        return [path] if name == "realpaths" else path
+    monkeypatch.setattr(local.storage, "touch", touch)
+    resolve = local.resolver(["/dead/a", "/live/b"])
+    assert resolve("/live/b") == "/live"
+    with pytest.raises(Kvm2Error, match="/dead/a"):
+        resolve("/dead/a")
+
+
 def test_holes_are_dug_or_it_is_said_why_not():
     assert holes.dig(lambda command, **options: (0, "", ""), "/x") is None
     assert holes.dig(lambda command, **options: (1, "", "fallocate: not supported\n"), "/x") == "fallocate: not supported"

@@ -40,6 +40,27 @@ def stuck(tmp_path):
     return path
 
 
+class ShortLived(storage.Worker):
+    def __init__(self):
+        super().__init__()
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def wait_for(condition):
+    until = time.monotonic() + 30
+    while not condition() and time.monotonic() < until:
+        threading.Event().wait(0.01)
+    return condition()
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_what_it_says_of_a_path(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     path = str(tmp_path / "link")
@@ -82,15 +103,28 @@ def test_storage_that_does_not_answer_is_left_behind_and_named(stuck, tmp_path, 
     assert storage.touch("exists", "/proc") is True
 
 
-def test_a_process_that_was_killed_is_an_error_and_the_next_one_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "mounts", list)
+def test_where_the_process_was_killed_another_one_answers(tmp_path):
     storage.prepare()
-    os.kill(storage._SHARED.worker.pid, signal.SIGKILL)
-    with pytest.raises(Kvm2Error, match="helper ended") as caught:
-        for _time in range(1000):
-            storage.touch("exists", str(tmp_path))
-    assert caught.value.kind == "transient"
-    assert storage.touch("exists", "/proc") is True
+    first = storage._SHARED.worker.pid
+    os.kill(first, signal.SIGKILL)
+    assert wait_for(lambda: storage.touch("exists", str(tmp_path)) and storage._SHARED.worker.pid != first)
+
+
+def test_where_no_process_stays_that_is_said_and_no_storage_is_blamed(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "Worker", ShortLived)
+    for ask in (lambda: storage.touch("exists", str(tmp_path)), lambda: storage.run(["true"], str(tmp_path), 30)):
+        with pytest.raises(Kvm2Error, match="Failed to start the helper process .*Broken pipe") as caught:
+            ask()
+        assert caught.value.kind == "transient" and str(tmp_path) not in caught.value.message and storage._SHARED.dead == []
+
+
+def test_a_program_that_is_too_slow_takes_along_what_it_has_started(tmp_path):
+    pid = tmp_path / "pid"
+    with pytest.raises(Kvm2Error, match="no answer within"):
+        storage.run(["sh", "-c", 'sleep 600 & echo $! > "$0.part"; mv "$0.part" "$0"; wait', str(pid)], str(pid), 5)
+    assert wait_for(lambda: not alive(int(pid.read_text())))
+    # It says nothing about the storage.
+    assert storage.touch("exists", str(pid)) is True
 
 
 def test_programs_are_left_behind_too(stuck, tmp_path):
@@ -123,7 +157,8 @@ def test_mounts_are_read_as_the_table_writes_them(tmp_path, monkeypatch):
 
 
 def test_where_no_process_can_be_started_that_is_said(monkeypatch):
-    monkeypatch.setattr(storage.sys, "executable", "/no/such/python")
-    with pytest.raises(Kvm2Error, match="/no/such/python") as caught:
-        storage.touch("exists", "/")
-    assert caught.value.kind == "transient"
+    for executable, told in (("/no/such/python", "/no/such/python"), (None, "does not know its own path")):
+        monkeypatch.setattr(storage.sys, "executable", executable)
+        with pytest.raises(Kvm2Error, match=told) as caught:
+            storage.touch("exists", "/")
+        assert caught.value.kind == "transient"

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import backing, references
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Domain, Inventory, Pool, Volume
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import parse
 
@@ -287,6 +288,17 @@ def test_what_lies_below_a_disk_that_only_a_snapshot_names_must_be_seen_too():
     assert "/srv/aside.qcow2" in hidden.blocked[0]
     seen = found([volume()], [domain(snapshot_xmls=(document,))], follow=lambda path: (BASE,))
     assert [str(user) for user in seen.users_of(BASE)] == ["domain edge.a"]
+
+
+def test_storage_that_does_not_answer_is_named_once_and_keeps_nobody_from_the_rest():
+    def resolve(path):
+        if path.startswith("/dead/"):
+            raise Kvm2Error("transient", "look at", f"the storage of {path}", "no answer within 20 s", "See.")
+        return path
+    dead = [volume(name, "dead", "/dead") for name in ("a.qcow2", "b.qcow2")]
+    seen = found([volume(), *dead], [domain(USES["disk by file"])], [pool(), pool("dead", "/dead")], resolve)
+    assert seen.blocked == ("what lies in /dead cannot be seen: no answer within 20 s",)
+    assert [str(user) for user in seen.users_of(BASE)] == ["domain edge.a"] and not seen.users_of("/dead/a.qcow2")
 
 
 def test_a_snapshot_that_cannot_be_read_is_a_reason_for_doubt():
