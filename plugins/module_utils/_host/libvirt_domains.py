@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 from .._policy.errors import Kvm2Error
 from .._policy.model import STATES, Address, Domain
 from . import classify, console_log, convert
@@ -13,6 +16,8 @@ from .libvirt_connection import Connection, libvirt
 _SOURCES = {"lease": 0, "agent": 1, "arp": 2}
 # States that only a guest with a process is in: running, blocked, paused, shutting down, asleep.
 _ACTIVE = (1, 2, 3, 4, 7)
+# Seconds that QEMU may take to tell that a guest is awake, and between two looks.
+_WAKE, _LOOK = 5.0, 0.1
 
 
 class DomainCalls(Connection):
@@ -136,11 +141,18 @@ class DomainCalls(Connection):
     def resume(self, uuid):
         handle = self._the_domain(uuid, "resume")
         obj = f"domain {handle.name()}"
-        if self._call("read", "read", obj, handle.state, 0)[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:
-            # A guest that has put itself to sleep is woken, not resumed.
-            self._call("stop", "wake", obj, handle.pMWakeup, 0)
-        else:
+
+        def sleeps():
+            return self._call("read", "read", obj, handle.state, 0)[0] == libvirt.VIR_DOMAIN_PMSUSPENDED
+
+        if not sleeps():
             self._call("stop", "resume", obj, handle.resume)
+            return
+        # A guest that has put itself to sleep is woken, not resumed. libvirt answers before QEMU has told it that the guest is awake.
+        self._call("stop", "wake", obj, handle.pMWakeup, 0)
+        until = time.monotonic() + _WAKE
+        while sleeps() and time.monotonic() < until:
+            threading.Event().wait(_LOOK)
 
     def _is_running(self, handle):
         try:

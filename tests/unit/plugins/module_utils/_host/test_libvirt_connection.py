@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, libvirt_connection, libvirt_hypervisor, storage
+from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, libvirt_connection, libvirt_domains, libvirt_hypervisor, storage
 from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline
 from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_connection import Connection
 from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_hypervisor import LibvirtHypervisor
@@ -193,6 +193,37 @@ def test_a_pool_on_dead_storage_is_not_refreshed(deadline, monkeypatch):
     with pytest.raises(Kvm2Error, match="no answer within 20 s"):
         hypervisor.refresh_pool("default-pool")
     assert len(looked_at) == 1
+    hypervisor.close()
+
+
+@pytest.mark.parametrize(("states", "called", "left"), [((3,), ["resume"], 0), ((7, 7, 7, 1), ["wake"], 0), ((7,) * 1000, ["wake"], 900)])
+def test_a_guest_that_sleeps_is_woken_and_given_a_moment(deadline, monkeypatch, states, called, left):
+    hypervisor = LibvirtHypervisor("test:///default", deadline)
+    uuid, found, seen = hypervisor.domain_by_name("test").uuid, iter(states), []
+    monkeypatch.setattr(libvirt_domains, "_LOOK", 0.001)
+    monkeypatch.setattr(libvirt_domains, "_WAKE", 5.0 if left == 0 else 0.05)
+    virtual = libvirt_connection.libvirt.virDomain
+    monkeypatch.setattr(virtual, "state", lambda *_arguments: [next(found), 0])
+    monkeypatch.setattr(virtual, "pMWakeup", lambda *_arguments: seen.append("wake"))
+    monkeypatch.setattr(virtual, "resume", lambda *_arguments: seen.append("resume"))
+    hypervisor.resume(uuid)
+    assert seen == called and len(list(found)) >= left
+    hypervisor.close()
+
+
+def test_the_bound_of_an_agent_is_taken_back_where_the_work_has_to_end(deadline, monkeypatch):
+    ended, seen = [], []
+
+    def step():
+        if ended:
+            raise Kvm2Error("transient", "work", "it", "its time is over", "Run again.")
+    hypervisor = LibvirtHypervisor("test:///default", deadline, step=step)
+    uuid = hypervisor.domain_by_name("test").uuid
+    monkeypatch.setattr(libvirt_connection.libvirt.virDomain, "agentSetResponseTimeout", lambda _handle, seconds: seen.append(seconds))
+    ended.append(True)
+    hypervisor.bound_agent(uuid, -2)
+    hypervisor.bound_agent("00000000-0000-4000-8000-000000000000", -2)
+    assert seen == [-2]
     hypervisor.close()
 
 

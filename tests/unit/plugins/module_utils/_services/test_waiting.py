@@ -88,8 +88,8 @@ def bounds(hypervisor):
 
 
 @pytest.mark.parametrize(("wait", "given", "times"), [
-    ({"for": "running"}, {}, 0), ({"for": "address", "source": "lease"}, {"addresses": ("10.0.0.1",)}, 0), ({"for": "address"}, {"addresses": ("10.0.0.1",)}, 1),
-    ({"for": "agent"}, {"agent": ()}, 1),
+    ({"for": "running"}, {}, 0), ({"for": "address", "source": "lease"}, {"addresses": ("10.0.0.1",)}, 0),
+    ({"for": "address"}, {"addresses": ("10.0.0.1",)}, 1), ({"for": "agent"}, {"agent": ()}, 1),
     # In vain, so its addresses are asked for once more.
     ({"for": "address"}, {}, 2)])
 def test_an_agent_is_bounded_only_while_it_is_waited_for(hypervisor, wait, given, times):
