@@ -418,7 +418,8 @@ options:
             neither loopback nor link-local. V(agent) waits until the guest's agent answers.
           - A lease that has not run out counts for V(address), also where the guest got it before it was started anew.
           - A guest that is off, crashed, asleep or paused is not waited for, unless libvirt has paused it for a moment. The failure names
-            its state, what each source reported, and the last lines of its console where the module can read its log.
+            its state, what each source reported, and the last lines of its console where the module can read its log. So whatever a guest
+            prints there, secrets too, is in the output of Ansible. Where an earlier log of the same C(uid) was left, its lines may be among them.
         type: str
         choices: [none, running, address, agent]
         default: running

@@ -108,7 +108,8 @@ class DomainSpec:
 
 
 def console_log_path(name, uuid):
-    """The file of a domain's console. The UUID keeps it apart from that of a domain of the same name that comes after it."""
+    """The file of a domain's console. The UUID keeps it apart from that of a domain of the same name with another one. By default the UUID follows
+    from fleet and name: where the file could not be removed, an instance that is made anew writes on below the former one's lines."""
     return f"{CONSOLE_LOGS}/kvm2-{name}-{uuid}.console"
 
 
