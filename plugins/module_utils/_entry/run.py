@@ -188,6 +188,7 @@ def _unexpected(fault):
 
 def _answer(method, result, clean):
     """Print the result and end. Where nobody reads it any more, or something of the connection is blocked, nothing may wait for that."""
+    ending.take_last_word()
     try:
         method(**result)
     except SystemExit as ended:

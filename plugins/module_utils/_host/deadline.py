@@ -91,6 +91,13 @@ class Deadline:
             raise DeadlinePassed(self._overall.error())
 
     def _watch(self):
+        error = self._last()
+        # Without the lock: whoever is to print the result must not wait for this thread.
+        if error is not None:
+            self._end(error)
+
+    def _last(self):
+        """Go through the stages. The error of the limit at which the process has to end, or None where the work is done before."""
         with self._changed:
             while not self._done:
                 limit = self._overall
@@ -103,22 +110,20 @@ class Deadline:
                 limit.over = True
                 act = limit.stages.pop(0)[1]
                 if act == self._end:
-                    break
+                    return limit.error()
                 act()
-            else:
-                return
-        # Without the lock: whoever is to print the result must not wait for this thread.
-        self._end()
+        return None
 
     def _stop(self):
         """limit.over is what the work looks at."""
 
     def _cut(self):
-        if self.cut is not None:
-            self.cut()
+        cut = self.cut
+        if cut is not None:
+            cut()
 
-    def _end(self):
-        self._leave(json.dumps(dict(self._describe(self.passed), failed=True)))
+    def _end(self, error):
+        self._leave(json.dumps(dict(self._describe(error), failed=True)))
 
 
 class _Limit:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 
 # Folders that go when the process is ended here; whoever makes one takes care of it otherwise.
 SCRATCH = set()
+# Held by the thread that tells the result, until the process has ended.
+_LAST_WORD = threading.RLock()
 
 
 def clean_up_code():
@@ -29,21 +32,32 @@ class EndedEarly(Exception):
         self.error = error
 
 
+def take_last_word():
+    """Return in the one thread that tells the result; any other one waits here for the end of the process, since Ansible stands one result only."""
+    _LAST_WORD.acquire()
+
+
 def end_now(data=b"", code=1):
     """End this process and all that it has started at once, after writing data for whoever reads its output.
 
     A blocked call cannot be interrupted, so neither finally blocks nor atexit handlers run.
     """
-    end_children()
-    for folder in SCRATCH:
-        shutil.rmtree(folder, ignore_errors=True)
+    take_last_word()
     try:
+        # A copy: another thread may still take its own folder out.
+        for folder in tuple(SCRATCH):
+            shutil.rmtree(folder, ignore_errors=True)
         while data:
             data = data[os.write(1, data):]
     except OSError:
         # Nobody reads it any more; that must not keep the process.
         pass
-    os._exit(code)
+    finally:
+        try:
+            # At the very end: where a thread is blocked in one of them, it goes on from here.
+            end_children()
+        finally:
+            os._exit(code)
 
 
 def leave(result):
@@ -82,9 +96,13 @@ def _below(pid):
 
 
 def _parents():
-    """{process id: those of its children}."""
+    """{process id: those of its children}; nothing where there is no Linux's /proc."""
     found = {}
-    for entry in os.listdir("/proc"):
+    try:
+        entries = os.listdir("/proc")
+    except OSError:
+        return found
+    for entry in entries:
         if not entry.isdigit():
             continue
         try:

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.egress.kvm2.plugins.module_utils._host import deadline as deadlines
 from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import Deadline, DeadlinePassed
 from ansible_collections.egress.kvm2.plugins.module_utils._host.ending import children, end_children
+from ansible_collections.egress.kvm2.plugins.module_utils._host.line import Line
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 
 PROGRAM = """
@@ -127,6 +128,53 @@ def test_an_open_that_does_not_answer_is_cut_at_once():
     deadline.widen()
     assert deadline.passed is None
     deadline.cancel()
+
+
+def test_what_ends_the_process_is_told_though_the_limit_was_taken_back_meanwhile():
+    told = []
+
+    class TakenBack(Deadline):
+        def _end(self, error):
+            self.widen()
+            super()._end(error)
+    deadline = TakenBack(600, "qemu:///test", leave=told.append)
+    deadline.narrow(0.0, "connect to", "hypervisor x")
+    assert wait_for(lambda: told) and "Failed to connect to hypervisor x" in json.loads(told[0])["msg"]
+    deadline.cancel()
+
+
+ONE_RESULT = """
+import subprocess, sys, threading
+sys.path[:0] = {path!r}
+from ansible_collections.egress.kvm2.plugins.module_utils._host import ending
+ending.SCRATCH.update(str(number) for number in range(100000))
+child = subprocess.Popen(["sleep", "600"])
+for number in range(3):
+    threading.Thread(target=ending.leave, args=('{{"told": 1}}',), daemon=True).start()
+# The end of the child frees this thread, as that of ssh does, which then comes with a result of its own.
+{wait}
+for number in range(100000):
+    ending.SCRATCH.discard(str(number))
+ending.leave('{{"told": 1}}')
+"""
+
+
+@pytest.mark.parametrize("wait", ["child.wait()", ""])
+def test_whoever_comes_second_tells_nothing(wait, tmp_path):
+    program = ONE_RESULT.format(path=sys.path, wait=wait)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=120, check=False, text=True, cwd=tmp_path)
+    assert done.stdout.split("\n") == ["", '{"told": 1}', ""] and done.stderr == "" and done.returncode == 1
+
+
+def test_without_the_proc_of_linux_nothing_is_found_and_nothing_fails(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError(path)
+    monkeypatch.setattr(os, "listdir", missing)
+    line = Line(True)
+    line.opened()
+    line.cut()
+    assert children() == []
 
 
 def test_only_the_children_that_are_meant_are_ended():

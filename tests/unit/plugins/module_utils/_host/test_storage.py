@@ -113,7 +113,7 @@ def test_where_the_process_was_killed_another_one_answers(tmp_path):
 def test_where_no_process_stays_that_is_said_and_no_storage_is_blamed(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "Worker", ShortLived)
     for ask in (lambda: storage.touch("exists", str(tmp_path)), lambda: storage.run(["true"], str(tmp_path), 30)):
-        with pytest.raises(Kvm2Error, match="Failed to start the helper process .*Broken pipe") as caught:
+        with pytest.raises(Kvm2Error, match=r"Failed to start the helper process .*Broken pipe") as caught:
             ask()
         assert caught.value.kind == "transient" and str(tmp_path) not in caught.value.message and storage._SHARED.dead == []
 
