@@ -19,7 +19,8 @@ options:
         V(qemu+ssh://root@hypervisor:22/system?keyfile=/root/.ssh/kvm2), V(qemu+tls://hypervisor/system) or V(qemu+tcp://127.0.0.1/system).
       - Nothing ever asks a question. Where ssh would ask for a password or about a host key, the module fails and says so.
       - A URI that names no host, such as V(qemu:///system), is local. The module then sees the pool's files and its figures and guarantees
-        are better for it. A role therefore runs the modules on the hypervisor.
+        are better for it. A role therefore runs the modules on the hypervisor. With C(socket) it is local only where the socket lies below
+        C(/run/libvirt) or C(/run/user/UID/libvirt), since another one may be forwarded from elsewhere.
       - Falls back to the environment variable E(KVM2_URI) where it is not given.
     type: str
     default: qemu:///system

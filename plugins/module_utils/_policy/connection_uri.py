@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import shlex
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from .errors import InvalidInput
 # With a host, without one.
 _REMOTE = ("ssh", "libssh", "libssh2", "tls", "tcp")
 _EXAMPLES = "Give one such as qemu:///system or qemu+ssh://root@hypervisor/system."
+# Where the daemons of this machine, root's or a user's, have their sockets. One elsewhere may be forwarded, or a container's.
+_SOCKET_FOLDER = re.compile(r"(/var)?/run/(user/\d+/)?libvirt(/.*)?")
 _JUMP = re.compile(r"(?:(?P<user>[A-Za-z0-9._][A-Za-z0-9._-]*)@)?(?P<host>[A-Za-z0-9._][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?")
 
 
@@ -30,7 +33,10 @@ class Uri:
 
     @property
     def is_local(self):
-        return not self.host
+        """Are the hypervisor's files those of this machine?"""
+        # libvirt takes a name in capitals too, and a semicolon for what separates.
+        sockets = [value for name, value in parse_qsl(urlsplit(self.text).query.replace(";", "&")) if name.lower() == "socket"]
+        return not self.host and all(_SOCKET_FOLDER.fullmatch(posixpath.dirname(posixpath.normpath(path))) for path in sockets)
 
 
 def parse(text):

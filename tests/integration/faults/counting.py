@@ -17,7 +17,7 @@ TIMEOUT = "15m"
 
 def counted(module, options, name):
     """Calls to the daemon, bytes both ways, and the result."""
-    path = f"{ground.FOLDER}/{name}.sock"
+    path = f"{ground.SOCKETS}/{name}.sock"
     with Forwarder(unix_listener(path), ground.SOCKET, Place("reply", 9999), "close") as forwarder:
         ended = call(module, dict(options, uri=f"qemu+unix:///system?socket={path}", timeout=TIMEOUT, keepalive_interval=10))
     if ended.failed or ended.problems():

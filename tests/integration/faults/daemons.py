@@ -80,7 +80,7 @@ class Subject:
 def one(protocol, step, what, number, base):
     name = f"d{number}"
     subject = Subject(protocol, name, base)
-    path = f"{ground.FOLDER}/{name}.sock"
+    path = f"{ground.SOCKETS}/{name}.sock"
     with Forwarder(unix_listener(path), ground.SOCKET, PROTOCOLS[protocol][step], WHATS[what]) as forwarder:
         ended = call(*subject.run(f"qemu+unix:///system?socket={path}"))
     daemon.mend()

@@ -17,6 +17,8 @@ from bounded import quiet
 FOLDER, POOL, FLEET = "/srv/faults", "faults", "faults"
 FILES, IMAGE, DISK, KEY, NETCAT = f"{FOLDER}/pool", f"{FOLDER}/image.raw", f"{FOLDER}/disk.qcow2", f"{FOLDER}/key", f"{FOLDER}/netcat"
 SOCKET = "/run/libvirt/libvirt-sock"
+# Below the daemons' own folder: what a socket elsewhere leads to is not taken for this machine.
+SOCKETS = "/run/libvirt/kvm2-faults"
 LOCAL = "qemu:///system"
 SIZE = 4 * 1024 ** 2
 # Limits short enough to be waited for, and what a module takes after one: its work may clean up, then the line is cut, then the process ends.
@@ -61,6 +63,7 @@ def lay():
     """Make it all, anew."""
     clear()
     os.makedirs(FILES)
+    os.makedirs(SOCKETS)
     shell("virsh", "-q", "pool-define-as", POOL, "dir", "--target", FILES)
     shell("virsh", "-q", "pool-start", POOL)
     with open(IMAGE, "wb") as file:
@@ -100,7 +103,8 @@ def clear():
             shell("virsh", "-q", "pool-undefine", pool, check=False)
     # What a run that was killed may have left mounted.
     shell("umount", "--lazy", "--quiet", f"{FOLDER}/dead", f"{FOLDER}/loop", check=False)
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    for folder in (FOLDER, SOCKETS):
+        shutil.rmtree(folder, ignore_errors=True)
     for name in ("authorized_keys", "known_hosts"):
         shell("sed", "-i", f"/{MARK}$/d", f"{SSH_FOLDER}/{name}", check=False)
 

@@ -90,7 +90,7 @@ def here(name, path):
 @contextlib.contextmanager
 def peer(name):
     """The URI of that peer, served by another process."""
-    path = f"{ground.FOLDER}/peer-{name}.sock"
+    path = f"{ground.SOCKETS}/peer-{name}.sock"
     with subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), name, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -105,7 +105,7 @@ def frozen_before(case, module, options):
 
 
 def frozen_in_the_upload():
-    path = f"{ground.FOLDER}/frozen.sock"
+    path = f"{ground.SOCKETS}/frozen.sock"
     module, options = ground.image("loop-b", f"qemu+unix:///system?socket={path}")
     with Forwarder(unix_listener(path), ground.SOCKET, Place("sent", UPLOAD, 2 * 1024 ** 2), freeze) as forwarder:
         try:

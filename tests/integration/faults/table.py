@@ -54,7 +54,7 @@ def limit(place, fault):
 def listener_and_uri(transport, name):
     ssh = f"qemu+ssh://root@127.0.0.1{{}}/system?keyfile={ground.KEY}"
     if transport in ("unix", "ssh"):
-        path = f"{ground.FOLDER}/{name}.sock"
+        path = f"{ground.SOCKETS}/{name}.sock"
         uri = f"qemu+unix:///system?socket={path}" if transport == "unix" else f"{ssh.format('')}&proxy=netcat&netcat={ground.NETCAT}&socket={path}"
         return unix_listener(path), uri
     listener = tcp_listener()

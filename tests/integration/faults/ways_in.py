@@ -78,7 +78,7 @@ def main():
     plain = SSH.replace(":{}", "")
     bad = []
     try:
-        with here("no-socket", f"{ground.FOLDER}/none") as uri:
+        with here("no-socket", f"{ground.SOCKETS}/none") as uri:
             bad.append(refused("no socket", "transient", ["libvirtd"], uri))
         with here("port-closed-tcp", "") as uri:
             bad.append(refused("port closed", "transient", ["refused"], uri))

@@ -32,6 +32,25 @@ def test_uris(text, transport, host):
     assert (uri.transport, uri.host, uri.is_local) == (transport, host, not host)
 
 
+@pytest.mark.parametrize("socket, is_local", [
+    ("socket=/run/libvirt/libvirt-sock", True),
+    ("socket=/var/run/libvirt/virtqemud-sock", True),
+    ("socket=/run/libvirt/common/hv", True),
+    ("mode=direct&socket=%2Frun%2Flibvirt%2Flibvirt-sock", True),
+    ("socket=", True),
+    ("socket=/tmp/hv1.sock", False),
+    ("SOCKET=/tmp/hv1.sock", False),
+    ("mode=direct;socket=/tmp/hv1.sock", False),
+    ("socket=/run/libvirt/libvirt-sock&socket=/tmp/hv1.sock", False),
+    ("socket=/run/libvirt/../hv1.sock", False),
+    ("socket=/run/libvirt-elsewhere/libvirt-sock", False),
+    ("socket=/srv/run/libvirt/libvirt-sock", False),
+    ("socket=libvirt-sock", False),
+])
+def test_a_socket_elsewhere_may_lead_to_another_machine(socket, is_local):
+    assert connection_uri.parse(f"qemu+unix:///system?{socket}").is_local is is_local
+
+
 @pytest.mark.parametrize("text, cause", [
     (" ", "it is empty"),
     ("hv1", "QEMU driver"),
