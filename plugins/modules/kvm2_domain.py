@@ -142,6 +142,8 @@ options:
       - Whether the guest's serial console is logged to a file on the hypervisor, RV(instances[].console_log). The file goes on from one start
         to the next, libvirt's log daemon keeps it and three older ones at 2 MiB each, and it is removed together with the instance where the
         module runs on the hypervisor as root; elsewhere the removal says which file is left.
+      - A running guest gets or loses its log with its next start; that alone restarts nothing. A log that somebody set to another file by hand
+        is left alone.
       - With a O(uri) of a user's own daemon, C(/session), nothing is logged whatever this option says, as that daemon may not write there.
     type: bool
     default: true
@@ -150,9 +152,10 @@ options:
       - What happens to a guest whose kernel crashes. With anything but V(destroy) an x86 guest gets a device that tells of its crash, for which
         its kernel needs the driver C(pvpanic). V(preserve) keeps it as it is, for somebody to look at; the others write its memory to a file
         first, or start it again, or both.
+      - Without this option a new guest gets V(destroy), and what somebody set by hand is left alone. Where the option was given once and
+        is not any more, it is V(destroy) again.
     type: str
     choices: [destroy, restart, preserve, coredump-destroy, coredump-restart]
-    default: destroy
   watchdog:
     description:
       - Gives the guest a watchdog device, and says what happens when the guest does not reset it in time. It counts only while something in
@@ -215,7 +218,8 @@ options:
         C(hostdev), C(input), C(interface), C(parallel), C(redirdev), C(shmem), C(smartcard), C(sound), C(tpm), C(video) and C(vsock).
       - They are known again by an alias that the module gives them, which follows from the text. So a device whose text changes is taken out
         and put in anew, one that is not listed any more goes, and what libvirt or somebody adds to it is no difference.
-      - A disk needs a target other than C(vda) and C(vdb), an interface a MAC address. What such a disk holds is nobody's to delete.
+      - A disk needs a target other than C(vda) and C(vdb), an interface a MAC address that no other one has.
+        What such a disk holds is nobody's to delete.
     type: list
     elements: str
   instances:
@@ -816,7 +820,7 @@ from ansible_collections.egress.kvm2.plugins.module_utils._entry.run import run_
 from ansible_collections.egress.kvm2.plugins.module_utils._services.domain import DomainService
 
 
-def specification(vcpus=None, firmware=None, virt_type=None, autostart=None, console_log=None, on_crash=None):
+def specification(vcpus=None, firmware=None, virt_type=None, autostart=None, console_log=None):
     """The options that describe an instance: once for all instances, with defaults, and once for each, without."""
     return {
         "memory": {"type": "str"},
@@ -846,7 +850,7 @@ def specification(vcpus=None, firmware=None, virt_type=None, autostart=None, con
         "meta_data": {"type": "str", "no_log": True},
         "autostart": {"type": "bool", "default": autostart},
         "console_log": {"type": "bool", "default": console_log},
-        "on_crash": {"type": "str", "choices": ["destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"], "default": on_crash},
+        "on_crash": {"type": "str", "choices": ["destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"]},
         "watchdog": {"type": "str", "choices": ["none", "reset", "poweroff", "shutdown", "pause"]},
         "cpu_tuning": {
             "type": "dict",
@@ -905,7 +909,7 @@ ARGUMENTS = {
     "on_change": {"type": "str", "choices": ["report", "redefine", "restart", "replace"], "default": "redefine"},
     "max_parallel": {"type": "str", "default": "1"},
     "hold": {"type": "str"},
-    **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True, console_log=True, on_crash="destroy"),
+    **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True, console_log=True),
 }
 
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import domain_interface, domain_read
-from .domain_fields import fields
+from .domain_fields import UNASKED, fields
+from .domain_spec import console_log_path
 from .xml import parse
 
 REDEFINE = "redefine"
 REPLACE = "replace"
 _REPLACED = ("overlay", "overlay_chain", "seed")
-_WITHOUT_RESTART = ("title",)
+# A log begins with the next start; nobody wants a restart for it.
+_WITHOUT_RESTART = ("title", "console_log")
 # Short machine types and the beginning of the versioned ones that libvirt turns them into.
 _MACHINES = {"q35": "pc-q35-", "pc": "pc-i440fx-"}
 
@@ -41,8 +43,9 @@ def drift(xml, spec):
     # An interface of ours that is not wanted any more; one that an operator attached is none of ours.
     for mac in domain_read.derived_macs(spec.uuid).union(spec.former_macs):
         want.setdefault(f"interface {mac}", None)
-    for option in spec.former_options:
-        want.setdefault(option, None)
+    # A mark may say more than is managed here, such as one of a later version.
+    for option in UNASKED.keys() & set(spec.former_options):
+        want.setdefault(option, UNASKED[option])
     return tuple(
         Drift(field, have.get(field), want[field], REPLACE if field in _REPLACED else REDEFINE, field not in _WITHOUT_RESTART)
         for field in sorted(want) if not _is_same(field, have.get(field), want[field], tree, spec))
@@ -56,7 +59,11 @@ def _is_same(field, have, want, tree, spec):
         return have == want or (want == "host-model" and have is None and tree.get("id") is not None and tree.find("cpu") is not None)
     if field.startswith("interface "):
         mac = field.partition(" ")[2]
-        return domain_interface.is_same(tree, mac, next((one for one in spec.interfaces if one.mac == mac), None))
+        return domain_interface.is_same(tree, mac, next((one for one in spec.interfaces if one.mac == mac), None), spec.former_options)
+    if field == "console_log":
+        # A log that somebody put elsewhere is none of ours, whether one is asked for or not.
+        log = tree.find("devices/serial/log")
+        return have == want or (log is not None and log.get("file") != console_log_path(spec.name, spec.uuid))
     if field == "overlay_chain":
         return _is_same_chain(domain_read.read_chain(domain_read.find_disk(tree, "overlay")), spec.overlay_chain)
     return have == want

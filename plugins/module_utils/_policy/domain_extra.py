@@ -11,16 +11,16 @@ import re
 
 from . import domain_interface
 from .domain_edit import attribute
+from .domain_spec import EXTRA_PREFIX as PREFIX
 from .errors import InvalidInput
 from .xml import etree, parse
 
-PREFIX = "ua-kvm2-"
 # Devices that can have an alias, and of which the collection has none of its own that another one would get in the way of.
 ALLOWED = (
     "channel", "controller", "crypto", "disk", "filesystem", "hostdev", "input", "interface", "parallel", "redirdev", "shmem", "smartcard", "sound",
     "tpm", "video", "vsock")
-# What belongs to the domain itself, or would hide whose a device is.
-_FORBIDDEN = ("name", "uuid", "metadata", "alias", "domain", "devices")
+# What belongs to the domain itself, or would hide whose a device is. libvirt refuses an order of boot beside the boot devices of <os>.
+_FORBIDDEN = ("name", "uuid", "metadata", "alias", "domain", "devices", "boot")
 _OWN_TARGETS = ("vda", "vdb")
 _OWN_CHANNEL = "org.qemu.guest_agent.0"
 _MAC_RE = re.compile(r"[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
@@ -42,7 +42,7 @@ def check(text, obj, uuid):
         tag = etree.QName(child)
         if tag.namespace is not None or tag.localname in _FORBIDDEN:
             raise InvalidInput(obj, f"it holds <{tag.localname}>, which is not for a device to have", "Leave that element out.")
-    problem = _PROBLEMS.get(element.tag, lambda _element, _uuid: None)(element, uuid)
+    problem = _PROBLEMS.get(element.tag, lambda _element, _uuid: None)(_element(text), uuid)
     if problem:
         raise InvalidInput(obj, *problem)
 
@@ -51,7 +51,7 @@ def _disk_problem(element, _uuid):
     target = attribute(element, "target", "dev")
     if not target or target in _OWN_TARGETS:
         return f"its target is {target or 'not given'}, and {' and '.join(_OWN_TARGETS)} are the instance's own disks", "Give it another target, such as vdc."
-    if (element.findtext("serial") or "").startswith("kvm2-"):
+    if any("".join(serial.itertext()).strip().startswith("kvm2-") for serial in element.iter("serial")):
         return "its serial is one of the instance's own disks", "Give it another serial, or none."
     return None
 
@@ -85,6 +85,12 @@ def _element(text):
     etree.strip_tags(element, etree.Comment, etree.ProcessingInstruction)
     element.tail = None
     return element
+
+
+def macs(texts):
+    """The MAC addresses of the interfaces among devices that were asked for."""
+    elements = [_element(text) for text in texts]
+    return tuple(domain_interface.mac_of(element) for element in elements if element.tag == "interface")
 
 
 def shown(texts):

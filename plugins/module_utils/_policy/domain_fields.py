@@ -12,6 +12,9 @@ from . import domain_extra
 from .domain_spec import EVENTS, STANDARD_DEVICES, console_log_path, has_panic_device
 from .domain_tuning import OPTIONAL, limits_text
 
+# What is managed only while it is asked for, with what it is once it is asked for no more.
+UNASKED = {**dict.fromkeys(OPTIONAL), "on_crash": "destroy"}
+
 
 def fields(spec):
     """{field: value} of everything the specification asks for, flat, for comparison and for people. Sizes in bytes.
@@ -22,12 +25,12 @@ def fields(spec):
         "virt_type": spec.virt_type, "arch": spec.arch, "firmware": spec.firmware, "cpu_mode": spec.cpu_mode,
         "memory": spec.memory_kib * 1024, "vcpus": spec.vcpus}
     optional = {
-        "machine": spec.machine, "emulator": spec.emulator, "title": spec.title, "overlay": spec.overlay_path,
+        "on_crash": spec.on_crash, "machine": spec.machine, "emulator": spec.emulator, "title": spec.title, "overlay": spec.overlay_path,
         "overlay_chain": chain_text(spec.overlay_chain) if spec.overlay_path is not None and spec.overlay_chain else None,
         "seed": spec.seed_path}
     found.update({field: value for field, value in optional.items() if value is not None})
     found.update({f"interface {interface.mac}": str(interface) for interface in spec.interfaces})
-    found.update(dict(EVENTS), on_crash=spec.on_crash)
+    found.update(EVENTS)
     found.update(dict.fromkeys(STANDARD_DEVICES, True))
     found.update({field: getattr(spec, field) for field in OPTIONAL if field != "io_tuning" and getattr(spec, field)})
     if spec.io_tuning and spec.overlay_path is not None:

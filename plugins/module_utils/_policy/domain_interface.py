@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from . import names
 from .domain_edit import attribute, ensure, remove
-from .domain_spec import Interface
+from .domain_spec import EXTRA_PREFIX, Interface
 from .xml import etree
 
+# What of an interface is managed only while one of the instance asks for it.
+OPTIONAL = ("vlan", "mtu", "nwfilter")
 # More interfaces than any instance has: the MACs of these indexes are known to be ours.
 _INDEXES = 32
 
@@ -26,9 +28,9 @@ def mac_of(element):
 
 
 def find(tree, mac):
-    """The <interface> with that MAC, or None."""
+    """The <interface> with that MAC, or None. One that was given as XML is known by its alias and by nothing else."""
     for element in tree.findall("devices/interface"):
-        if mac_of(element) == mac:
+        if mac_of(element) == mac and not (attribute(element, "alias", "name") or "").startswith(EXTRA_PREFIX):
             return element
     return None
 
@@ -37,23 +39,41 @@ def read(tree):
     """The interfaces on networks and bridges, as domain_spec.Interface, in the order of the XML."""
     found = []
     for element in tree.findall("devices/interface"):
-        source, kind = element.find("source"), element.get("type")
-        if source is not None and source.get("network") is not None:
-            # A running guest on a network shows the bridge behind it too.
-            kind = "network"
-        if source is not None and kind in ("network", "bridge"):
-            found.append(Interface(
-                kind, source.get(kind) or "", mac_of(element), attribute(element, "model", "type") or "default", _vlan(element),
-                _number(attribute(element, "mtu", "size")), attribute(element, "filterref", "filter"), _parameters(element)))
+        one = _interface(element)
+        if one is not None:
+            found.append(one)
     return tuple(found)
 
 
-def is_same(tree, mac, want):
-    """Has the domain the interface as wanted (None: not at all)? A running guest also shows what its network gave it."""
-    have = next((one for one in read(tree) if one.mac == mac), None)
-    if have is not None and want is not None and tree.get("id") is not None:
-        have = replace(have, vlan=have.vlan if want.vlan else None, mtu=have.mtu if want.mtu else None)
+def _interface(element):
+    source, kind = element.find("source"), element.get("type")
+    if source is not None and source.get("network") is not None:
+        # A running guest on a network shows the bridge behind it too.
+        kind = "network"
+    if source is None or kind not in ("network", "bridge"):
+        return None
+    return Interface(
+        kind, source.get(kind) or "", mac_of(element), attribute(element, "model", "type") or "default", _vlan(element),
+        _number(attribute(element, "mtu", "size")), attribute(element, "filterref", "filter"), _parameters(element))
+
+
+def is_same(tree, mac, want, former):
+    """Has the domain the interface as wanted (None: not at all)? former: the words of OPTIONAL that were asked for once."""
+    element = find(tree, mac)
+    have = None if element is None else _interface(element)
+    if have is not None and want is not None:
+        if tree.get("id") is not None:
+            # A running guest also shows what its network gave it.
+            former = set(former) - {"vlan", "mtu"}
+        have = replace(have, **{field: None for field in OPTIONAL if not _is_managed(field, want, former)})
+        if have.nwfilter is None:
+            have = replace(have, nwfilter_parameters=())
     return str(have) == str(want)
+
+
+def _is_managed(field, want, former):
+    """What somebody set by hand stays: only what is asked for, or was, is looked at."""
+    return getattr(want, field) is not None or field in former
 
 
 def _number(text):
@@ -81,10 +101,10 @@ def apply(tree, devices, spec):
         if surplus is not None:
             devices.remove(surplus)
     for interface in spec.interfaces:
-        _set(tree, devices, interface)
+        _set(tree, devices, interface, spec.former_options)
 
 
-def _set(tree, devices, interface):
+def _set(tree, devices, interface, former):
     element = find(tree, interface.mac)
     if element is None:
         element = etree.SubElement(devices, "interface")
@@ -100,15 +120,16 @@ def _set(tree, devices, interface):
     if model.get("type") not in (None, interface.model):
         remove(element, "address")
     model.set("type", interface.model)
-    if _vlan(element) != interface.vlan:
+    if _is_managed("vlan", interface, former) and _vlan(element) != interface.vlan:
         remove(element, "vlan")
         if interface.vlan is not None:
             etree.SubElement(etree.SubElement(element, "vlan"), "tag", id=str(interface.vlan))
-    if _number(attribute(element, "mtu", "size")) != interface.mtu:
+    if _is_managed("mtu", interface, former) and _number(attribute(element, "mtu", "size")) != interface.mtu:
         remove(element, "mtu")
         if interface.mtu is not None:
             etree.SubElement(element, "mtu", size=str(interface.mtu))
-    if (attribute(element, "filterref", "filter"), _parameters(element)) != (interface.nwfilter, interface.nwfilter_parameters):
+    filtered = (attribute(element, "filterref", "filter"), _parameters(element))
+    if _is_managed("nwfilter", interface, former) and filtered != (interface.nwfilter, interface.nwfilter_parameters):
         remove(element, "filterref")
         if interface.nwfilter is not None:
             reference = etree.SubElement(element, "filterref", filter=interface.nwfilter)

@@ -166,7 +166,7 @@ def read_spec(xml):
         overlay_path=have["overlay"], overlay_chain=chain if all(path and volume_format for path, volume_format in chain) else (),
         seed_path=have["seed"], interfaces=interfaces(tree), cpu_mode=have["cpu_mode"], machine=have["machine"],
         arch=have["arch"] or "x86_64", firmware=have["firmware"], virt_type=have["virt_type"], emulator=have["emulator"],
-        title=have["title"], console_log=have["console_log"] is not None, on_crash=have["on_crash"])
+        title=have["title"], console_log=have["console_log"] is not None)
 
 
 def overlay_path(xml):

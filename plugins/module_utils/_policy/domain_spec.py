@@ -14,6 +14,9 @@ from .errors import InvalidInput
 # Where libvirt's daemon for logs may write on every distribution. Not *.log: that is logrotate's, which would leave pieces behind.
 CONSOLE_LOGS = "/var/log/libvirt/qemu"
 
+# Begins the alias of a device that an operator gave as XML.
+EXTRA_PREFIX = "ua-kvm2-"
+
 KINDS = ("network", "bridge")
 CPU_MODES = ("host-passthrough", "host-model", "maximum")
 FIRMWARES = ("bios", "efi")
@@ -62,9 +65,9 @@ class DomainSpec:
     files below the overlay, the base last; empty where it is not known. machine, emulator, title, overlay_path and seed_path of None are
     left as they are in a domain that is there, and to libvirt in a new one. former_macs: of interfaces that were asked for once.
 
-    console_log: is the serial console logged to console_log_path()?  watchdog, cpu_shares, cpu_quota (percent of one processor of the host for
+    console_log: is the serial console logged to console_log_path()?  on_crash, watchdog, cpu_shares, cpu_quota (percent of one processor of the host for
     each of the guest's), cpu_pin (processors of the host, as libvirt writes them) and io_tuning ((limit, number a second), …) are managed
-    while they are asked for; former_options: those that were asked for once.  xml_extra: devices as XML.
+    while they are asked for, as vlan, mtu and nwfilter of an interface are; former_options: those that were asked for once.  xml_extra: devices as XML.
     """
 
     name: str
@@ -84,7 +87,7 @@ class DomainSpec:
     title: Optional[str] = None
     former_macs: Tuple[str, ...] = ()
     console_log: bool = False
-    on_crash: str = "destroy"
+    on_crash: Optional[str] = None
     watchdog: Optional[str] = None
     cpu_shares: Optional[int] = None
     cpu_quota: Optional[int] = None
@@ -122,7 +125,7 @@ def effective_cpu_mode(asked, virt_type):
 
 def has_panic_device(spec):
     """What tells of a guest's crash is only wanted where something follows from it."""
-    return spec.on_crash != "destroy" and spec.arch in X86
+    return spec.on_crash not in (None, "destroy") and spec.arch in X86
 
 
 def check(spec):
@@ -130,7 +133,7 @@ def check(spec):
     obj = f"specification of domain {spec.name}"
     if spec.memory < MIB or spec.vcpus < 1:
         raise InvalidInput(obj, f"memory {spec.memory} and vcpus {spec.vcpus} are too small", "Give at least 1MiB and 1.")
-    for field, allowed in (("cpu_mode", (None, *CPU_MODES)), ("firmware", FIRMWARES), ("virt_type", VIRT_TYPES), ("on_crash", CRASH_ACTIONS)):
+    for field, allowed in (("cpu_mode", (None, *CPU_MODES)), ("firmware", FIRMWARES), ("virt_type", VIRT_TYPES), ("on_crash", (None, *CRASH_ACTIONS))):
         if getattr(spec, field) not in allowed:
             raise InvalidInput(
                 obj, f"{field} {getattr(spec, field)!r} is not known", "Use one of " + ", ".join(filter(None, allowed)) + ".")

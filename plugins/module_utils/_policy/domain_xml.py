@@ -12,8 +12,8 @@ from .domain_drift import Drift, drift, machine_family, same_machine
 from .domain_edit import ensure as _ensure
 from .domain_edit import remove as _remove
 from .domain_edit import set_text as _set_text
+from .domain_fields import UNASKED, generation
 from .domain_fields import fields as shown
-from .domain_fields import generation
 from .domain_spec import EVENTS, STANDARD_DEVICES, X86, DomainSpec, Interface, check, console_log_path, has_panic_device
 from .errors import CONFLICT, Kvm2Error
 from .xml import etree, parse
@@ -48,8 +48,10 @@ def _apply(tree, spec, mark_element):
     _set_vcpus(tree, spec)
     _set_system(tree, spec)
     _set_cpu(tree, spec)
-    for event, action in (*EVENTS, ("on_crash", spec.on_crash)):
+    for event, action in EVENTS:
         _set_text(tree, event, action)
+    if spec.on_crash is not None or "on_crash" in spec.former_options or tree.find("on_crash") is None:
+        _set_text(tree, "on_crash", spec.on_crash or UNASKED["on_crash"])
     devices = _ensure(tree, "devices")
     if spec.emulator is not None:
         _set_text(devices, "emulator", spec.emulator)
@@ -228,9 +230,13 @@ def _add_standard_devices(tree, devices, spec):
 
 def _set_console_log(devices, spec):
     serial = devices.find("serial")
-    path = console_log_path(spec.name, spec.uuid) if spec.console_log else None
+    own = console_log_path(spec.name, spec.uuid)
+    path = own if spec.console_log else None
     log = serial.find("log")
-    have = None if log is None or log.get("append") != "on" else log.get("file")
+    if log is not None and log.get("file") != own:
+        # Somebody's own.
+        return
+    have = None if log is None or log.get("append") != "on" else own
     if have == path and (log is None) == (path is None):
         return
     # libvirt shows the first serial device as the first console too.

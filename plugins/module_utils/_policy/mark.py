@@ -31,7 +31,7 @@ _TIME_RE = re.compile(
 class Mark:
     """created_at and deleting are seconds since the epoch. macs: those MAC addresses, with blanks between, that the definition has by request
     and not derived from the uid, so that their interfaces are known as ours once they are asked for no more. options: for the same reason the
-    fields, with blanks between, that are managed only while they are asked for, and are."""
+    fields, with blanks between, that are managed only while they are asked for, and are; those of interfaces too."""
 
     fleet: str
     name: str

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Tuple
 
-from . import names, seed
+from . import domain_extra, names, seed
 from .domain_options import device_values, network_values
 from .domain_xml import Interface
 from .errors import InvalidInput
@@ -48,7 +48,12 @@ class Wanted:
 
     @property
     def macs(self):
+        """Of the interfaces that are asked for as such; all_macs has those in xml_extra too."""
         return tuple(interface.mac for interface in self.interfaces)
+
+    @property
+    def all_macs(self):
+        return (*self.macs, *domain_extra.macs(self.devices["xml_extra"]))
 
 
 def merge(defaults, own):
@@ -82,6 +87,8 @@ def wanted(options, instance):
         meta_data=meta_data,
         network_config=options["network_config"] if options["network_config"] else network_config(interfaces),
         devices=device_values(options, who, instance.uid))
+    if len(set(found.all_macs)) != len(found.all_macs):
+        raise InvalidInput(f"networks and xml_extra {who}", "two interfaces have the same MAC address", "Give each another one.")
     try:
         seed.inputs_hash(found.user_data, found.meta_data, found.network_config)
     except InvalidInput as error:
@@ -123,6 +130,6 @@ def check_distinct_macs(all_wanted):
     """all_wanted: {instance name: Wanted}. Two instances with one MAC would take each other's address."""
     owners = {}
     for name, one in all_wanted.items():
-        for mac in one.macs:
+        for mac in one.all_macs:
             if owners.setdefault(mac, name) != name:
                 raise InvalidInput(f"instances {owners[mac]} and {name}", f"both have the MAC address {mac}", "Give one of them another mac.")

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Dict
 from urllib.parse import urlsplit
 
-from .._policy import addresses, domain_read, domain_xml, mark, names, specification
+from .._policy import addresses, domain_interface, domain_read, domain_xml, mark, names, specification
+from .._policy.domain_fields import UNASKED
 from .._policy.domain_spec import effective_cpu_mode
-from .._policy.domain_tuning import OPTIONAL
 from .._policy.errors import CONFLICT, PERMANENT, QUOTA, InvalidInput, Kvm2Error
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_count, parse_duration
@@ -156,9 +156,11 @@ class DomainPlan(Service):
     def _mark(self, instance, wanted, spec, created_at):
         base = os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else ""
         macs = [mac for mac in wanted.macs if mac not in domain_read.derived_macs(instance.uid)]
+        options = [field for field in UNASKED if getattr(spec, field)]
+        options += [field for field in domain_interface.OPTIONAL if any(getattr(one, field) is not None for one in spec.interfaces)]
         return mark.Mark(
             fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
-            base=base, seed=wanted.seed_hash, macs=" ".join(macs), options=" ".join(field for field in OPTIONAL if getattr(spec, field)))
+            base=base, seed=wanted.seed_hash, macs=" ".join(macs), options=" ".join(options))
 
     # -- change
 

@@ -17,7 +17,7 @@ from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import par
 UID = "bdcf2b7e-b780-5ade-85c5-cb0dd262285e"
 WHO = "of instance p1"
 MIB = 2 ** 20
-NOTHING = {"console_log": True, "on_crash": "destroy", "watchdog": None, "cpu_tuning": None, "io_tuning": None, "xml_extra": None}
+NOTHING = {"console_log": True, "on_crash": None, "watchdog": None, "cpu_tuning": None, "io_tuning": None, "xml_extra": None}
 
 
 def values(**given):
@@ -26,7 +26,7 @@ def values(**given):
 
 def test_nothing_asked_for_is_nothing_managed():
     assert values() == {
-        "console_log": True, "on_crash": "destroy", "watchdog": None, "cpu_shares": None, "cpu_quota": None, "cpu_pin": None, "io_tuning": (),
+        "console_log": True, "on_crash": None, "watchdog": None, "cpu_shares": None, "cpu_quota": None, "cpu_pin": None, "io_tuning": (),
         "xml_extra": ()}
 
 
@@ -128,6 +128,9 @@ def test_devices_that_may_be_added(text):
     ("<sound xmlns:k='urn:egress:kvm2:instance:1'><k:instance/></sound>", "holds <instance>"),
     ("<disk type='file'><source file='/x'/></disk>", "target is not given"), ("<disk><target dev='vda'/></disk>", "target is vda"),
     ("<disk><target dev='vdb'/></disk>", "target is vdb"), ("<disk><target dev='vdc'/><serial>kvm2-x</serial></disk>", "serial is one of"),
+    ("<disk><target dev='vdc'/><serial>\n kvm2-x</serial></disk>", "serial is one of"),
+    ("<disk><target dev='vdc'/><serial><!-- c -->kvm2-x</serial></disk>", "serial is one of"),
+    ("<disk><target dev='vdc'/><boot order='1'/></disk>", "holds <boot>"),
     ("<interface type='network'><source network='x'/></interface>", "no MAC address"),
     (f"<interface type='network'><mac address='{names.mac_address(UID, 3).upper()}'/></interface>", "of the instance's own"),
     ("<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>", "already")])

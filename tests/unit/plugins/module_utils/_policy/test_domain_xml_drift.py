@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import domain_read, mark, names
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import domain_interface, domain_read, mark, names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_drift import Drift, machine_family, same_machine
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_spec import CRASH_ACTIONS
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_tuning import IO_LIMITS, OPTIONAL, WATCHDOG_ACTIONS
@@ -104,7 +104,7 @@ def test_a_changed_field_is_exactly_that_drift(field, data):
     found = differences(render(replace(spec, **{field: have}), MARK), replace(spec, **{field: want}))
     assert [one.field for one in found] == [FIELD_OF.get(field, field)]
     assert found[0].needs == ("replace" if field in ("overlay_path", "overlay_chain", "seed_path") else "redefine")
-    assert found[0].restart == (field != "title")
+    assert found[0].restart == (field not in ("title", "console_log"))
     if field not in ("overlay_chain", "memory", "console_log", "io_tuning", "xml_extra"):
         assert (found[0].have, found[0].want) == (have, want)
 
@@ -116,7 +116,7 @@ def test_changed_interfaces_are_exactly_those_drifts(spec, want):
     # An interface of another MAC than ours that is not wanted may be an operator's.
     differing = {
         f"interface {mac}" for mac in (ONE, TWO, MINE) if have.get(mac) != wanted.get(mac) and (mac in wanted or mac != MINE)}
-    found = drift(render(spec, MARK), replace(spec, interfaces=want))
+    found = drift(render(spec, MARK), replace(spec, interfaces=want, former_options=domain_interface.OPTIONAL))
     assert {one.field for one in found} == differing
     assert all(one.needs == "redefine" and one.restart for one in found)
 
@@ -126,7 +126,7 @@ def test_what_is_read_back_is_what_was_rendered(spec):
     text = render(spec, MARK)
     assert shown(spec).items() <= domain_read.read_fields(text).items()
     # What is managed only while it is asked for is compared by its fields alone.
-    plain = replace(spec, xml_extra=(), watchdog=None, cpu_shares=None, cpu_quota=None, cpu_pin=None, io_tuning=())
+    plain = replace(spec, xml_extra=(), on_crash=None, watchdog=None, cpu_shares=None, cpu_quota=None, cpu_pin=None, io_tuning=())
     found = shown(domain_read.read_spec(text))
     found.pop("interface 02:00:00:00:00:77", None)
     assert found == shown(plain)
@@ -181,7 +181,8 @@ def test_between_two_specifications_an_update_takes_away_what_was_asked_for_once
 
 @given(specs)
 def test_what_was_never_asked_for_stays_as_it_is(spec):
-    cleared = {"watchdog": None, "cpu_shares": None, "cpu_quota": None, "cpu_pin": None, "io_tuning": ()}
+    cleared = {"on_crash": None, "watchdog": None, "cpu_shares": None, "cpu_quota": None, "cpu_pin": None, "io_tuning": ()}
+    cleared["interfaces"] = tuple(replace(one, vlan=None, mtu=None, nwfilter=None, nwfilter_parameters=()) for one in spec.interfaces)
     text = render(spec, MARK)
     assert drift(text, replace(spec, **cleared)) == ()
     assert update(text, replace(spec, **cleared), MARK) == text
@@ -260,17 +261,18 @@ def test_a_chain_differs_only_in_what_it_says(xml, drifts):
 @pytest.mark.parametrize(("edit", "field"), [
     (lambda tree: tree.remove(tree.find("on_crash")), None),
     (lambda tree: setattr(tree.find("on_poweroff"), "text", "restart"), "on_poweroff"),
-    (lambda tree: setattr(tree.find("on_crash"), "text", "preserve"), "on_crash"),
+    (lambda tree: setattr(tree.find("on_crash"), "text", "preserve"), None),
     (lambda tree: tree.find("devices").remove(tree.find("devices/channel")), "guest_agent"),
     (lambda tree: tree.find("devices").remove(tree.find("devices/serial")), "serial_console"),
     (lambda tree: tree.find("devices").remove(tree.find("devices/rng")), "rng"),
-    (lambda tree: tree.find("devices/serial").append(parse("<log file='/x' append='on'/>")), "console_log"),
+    (lambda tree: tree.find("devices/serial").append(parse("<log file='/x' append='on'/>")), None),
     (lambda tree: tree.find("devices").append(parse("<sound model='ich9'><alias name='ua-kvm2-0'/></sound>")), "xml_extra"),
     (lambda tree: tree.find("devices").append(parse("<sound model='ich9'><alias name='ua-mine'/></sound>")), None),
-    (lambda tree: tree.find("devices/interface").append(parse("<vlan><tag id='1'/></vlan>")), f"interface {ONE}"),
-    (lambda tree: tree.find("devices/interface").append(parse("<vlan trunk='yes'><tag id='1'/><tag id='2'/></vlan>")), f"interface {ONE}"),
-    (lambda tree: tree.find("devices/interface").append(parse("<mtu size='1400'/>")), f"interface {ONE}"),
-    (lambda tree: tree.find("devices/interface").append(parse("<filterref filter='clean-traffic'/>")), f"interface {ONE}"),
+    (lambda tree: tree.find("devices/interface").append(parse("<vlan><tag id='1'/></vlan>")), None),
+    (lambda tree: tree.find("devices/interface").append(parse("<vlan trunk='yes'><tag id='1'/><tag id='2'/></vlan>")), None),
+    (lambda tree: tree.find("devices/interface").append(parse("<mtu size='1400'/>")), None),
+    (lambda tree: tree.find("devices/interface").append(parse("<filterref filter='clean-traffic'><parameter name='IP' value='a'/></filterref>")),
+     None),
     (lambda tree: tree.append(parse("<cputune><shares>3</shares></cputune>")), None),
     (lambda tree: tree.find("devices").remove(domain_read.find_disk(tree, "seed")), "seed"),
     (lambda tree: tree.find("devices").append(parse(f"<interface type='network'><mac address='{TWO.upper()}'/><source network='x'/></interface>")),
@@ -279,6 +281,57 @@ def test_a_chain_differs_only_in_what_it_says(xml, drifts):
      None)])
 def test_edits_by_hand(edit, field):
     assert [one.field for one in drift(edited(edit), SPEC)] == ([] if field is None else [field])
+
+
+@pytest.mark.parametrize(("option", "xml"), [
+    ("vlan", "<vlan><tag id='1'/></vlan>"), ("vlan", "<vlan trunk='yes'><tag id='1'/><tag id='2'/></vlan>"), ("mtu", "<mtu size='9000'/>"),
+    ("nwfilter", "<filterref filter='clean-traffic'/>")])
+def test_what_an_interface_got_by_hand_stays_until_it_was_asked_for(option, xml):
+    text = edited(lambda tree: tree.find("devices/interface").append(parse(xml)))
+    # Another interface setting of the same kind, or another change, is no reason to take it away.
+    other = tuple({"vlan", "mtu", "nwfilter"} - {option})
+    for spec in (SPEC, replace(SPEC, former_options=other), replace(SPEC, vcpus=2)):
+        assert f"interface {ONE}" not in [one.field for one in drift(text, spec)]
+        assert parse(update(text, spec, MARK)).find(f"devices/interface/{parse(xml).tag}") is not None
+    once = replace(SPEC, former_options=(option,))
+    assert [one.field for one in drift(text, once)] == [f"interface {ONE}"]
+    assert drift(update(text, once, MARK), once) == () and update(text, once, MARK) == render(SPEC, MARK)
+
+
+def test_the_action_of_a_crash_is_managed_while_it_is_asked_for_and_goes_back_then():
+    text = edited(lambda tree: setattr(tree.find("on_crash"), "text", "preserve"))
+    assert parse(update(text, SPEC, MARK)).findtext("on_crash") == "preserve"
+    once = replace(SPEC, former_options=("on_crash",))
+    for spec in (once, replace(SPEC, on_crash="destroy")):
+        assert [(one.field, one.have, one.want) for one in drift(text, spec)] == [("on_crash", "preserve", "destroy")]
+        assert update(text, spec, MARK) == render(SPEC, MARK)
+    assert drift(render(SPEC, MARK), once) == ()
+
+
+def test_a_word_in_the_mark_that_is_not_managed_here_is_no_drift():
+    spec = replace(SPEC, former_options=("tpm", "vlan", "memory", "name"))
+    assert drift(render(SPEC, MARK), spec) == () and update(render(SPEC, MARK), spec, MARK) == render(SPEC, MARK)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("append", ["on", "off"])
+def test_a_log_of_somebody_elses_stays(wanted, append):
+    text = edited(lambda tree: tree.find("devices/serial").append(parse(f"<log file='/srv/log/a.log' append='{append}'/>")))
+    spec = replace(SPEC, console_log=wanted)
+    assert drift(text, spec) == ()
+    logs = parse(update(text, spec, MARK)).findall("devices/serial/log")
+    assert [dict(log.attrib) for log in logs] == [{"file": "/srv/log/a.log", "append": append}]
+
+
+def test_an_interface_moves_between_the_networks_and_the_devices_as_xml():
+    asked = replace(SPEC, interfaces=(*SPEC.interfaces, Interface("network", "other", "02:00:00:00:00:77")))
+    extra = replace(SPEC, xml_extra=(EXTRA[4],))
+    for have, want in ((asked, replace(extra, former_macs=("02:00:00:00:00:77",))), (extra, asked)):
+        text = render(have, MARK)
+        assert {one.field for one in drift(text, want)} == {"interface 02:00:00:00:00:77", "xml_extra"}
+        after = update(text, want, MARK)
+        assert drift(after, want) == () and sorted(domain_read.macs(after)) == sorted((ONE, "02:00:00:00:00:77"))
+        assert update(after, want, MARK) == after
 
 
 def test_a_console_log_that_each_start_empties_is_none_of_ours():

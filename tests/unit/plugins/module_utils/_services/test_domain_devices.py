@@ -29,7 +29,7 @@ def test_what_is_asked_for_is_made_and_kept(hypervisor):
     made = domain(hypervisor, **ASKED)
     assert not made.failed, made.msg
     assert acts(predicted) == acts(made) and made.instances[0]["drift"] == []
-    assert mark.of_domain(hypervisor.domain(UID)).options == "watchdog cpu_shares cpu_quota cpu_pin io_tuning"
+    assert mark.of_domain(hypervisor.domain(UID)).options == "watchdog cpu_shares cpu_quota cpu_pin io_tuning on_crash mtu nwfilter"
     again = domain(hypervisor, **ASKED)
     assert not again.changed and again.instances[0]["drift"] == []
 
@@ -63,11 +63,49 @@ def test_a_mac_taken_out_waits_for_a_restart_too(hypervisor):
     assert acts(domain(hypervisor, on_change="restart", **seed)) == [("stop", "domain"), ("start", "domain")]
 
 
+def test_an_upgrade_restarts_no_guest_and_leaves_what_is_by_hand(hypervisor):
+    domain(hypervisor, console_log=False)
+    _by_hand(hypervisor, "<on_crash>destroy<", "<on_crash>preserve<")
+    _by_hand(hypervisor, "</interface>", "<mtu size='9000'/></interface>")
+    upgraded = domain(hypervisor, on_change="restart")
+    assert acts(upgraded) == [("redefine", "domain")] and upgraded.instances[0]["drift"] == []
+    xml = hypervisor.domain(UID).xml
+    assert LOG in xml and "<on_crash>preserve<" in xml and "9000" in xml
+    again = domain(hypervisor, on_change="replace")
+    assert not again.changed and again.instances[0]["drift"] == []
+
+
+def _by_hand(hypervisor, old, new):
+    state = hypervisor.machine.domains[UID]
+    state.config, state.live = state.config.replace(old, new), state.live.replace(old, new)
+
+
+EXTRA_MAC = "<interface type='network'><mac address='02:00:00:00:00:09'/><source network='default'/></interface>"
+
+
+@pytest.mark.parametrize(("given", "part"), [
+    ({"instances": [{"name": "one"}, {"name": "two"}], "xml_extra": [EXTRA_MAC]}, "both have the MAC address 02:00:00:00:00:09"),
+    ({"networks": [{"network": "default", "mac": "02:00:00:00:00:09"}], "xml_extra": [EXTRA_MAC]}, "two interfaces have the same MAC"),
+    ({"xml_extra": [EXTRA_MAC, EXTRA_MAC.replace("default", "other")]}, "two interfaces have the same MAC")])
+def test_a_mac_is_there_once_wherever_it_is_given(hypervisor, given, part):
+    failed = domain(hypervisor, **given)
+    assert failed.failed and part in failed.msg and hypervisor.writes == []
+
+
+def test_an_interface_that_moves_to_the_devices_as_xml_settles(hypervisor):
+    seed = {"network_config": "version: 2\n", "on_change": "restart"}
+    domain(hypervisor, networks=[{"network": "default"}, {"network": "default", "mac": "02:00:00:00:00:09"}], **seed)
+    moved = domain(hypervisor, xml_extra=[EXTRA_MAC], **seed)
+    assert acts(moved) == [("stop", "domain"), ("redefine", "domain"), ("start", "domain")]
+    assert hypervisor.domain(UID).xml.count("02:00:00:00:00:09'") + hypervisor.domain(UID).xml.count('02:00:00:00:00:09"') == 1
+    assert not domain(hypervisor, xml_extra=[EXTRA_MAC], **seed).changed
+
+
 def test_one_instance_has_its_own(hypervisor):
     own = {"name": "one", "watchdog": "none", "console_log": False, "cpu_tuning": {"quota": 10}}
     made = domain(hypervisor, **{**ASKED, "instances": [own]})
     assert made.instances[0]["console_log"] is None
-    assert mark.of_domain(hypervisor.domain(UID)).options == "cpu_quota io_tuning"
+    assert mark.of_domain(hypervisor.domain(UID)).options == "cpu_quota io_tuning on_crash mtu nwfilter"
 
 
 def test_what_was_chosen_is_in_the_result(hypervisor):
