@@ -81,6 +81,7 @@ options:
     description:
       - The guest's interfaces, in order. Each is on a libvirt network or on a bridge of the hypervisor.
       - Needed here or for each instance, unless O(state=absent).
+      - A VLAN, an MTU or a filter that somebody set by hand is left alone where none was ever asked for on any interface of the instance.
     type: list
     elements: dict
     suboptions:

@@ -62,7 +62,7 @@ def _is_same(field, have, want, tree, spec):
         return domain_interface.is_same(tree, mac, next((one for one in spec.interfaces if one.mac == mac), None), spec.former_options)
     if field == "console_log":
         # A log that somebody put elsewhere is none of ours, whether one is asked for or not.
-        log = tree.find("devices/serial/log")
+        log = tree.find("devices/serial[1]/log")
         return have == want or (log is not None and log.get("file") != console_log_path(spec.name, spec.uuid))
     if field == "overlay_chain":
         return _is_same_chain(domain_read.read_chain(domain_read.find_disk(tree, "overlay")), spec.overlay_chain)

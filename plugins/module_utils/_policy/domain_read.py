@@ -81,7 +81,7 @@ def find_standard_device(tree, device):
 
 def console_log(tree):
     """The file that the first serial console is logged to, kept from one start to the next; None where there is none."""
-    log = tree.find("devices/serial/log")
+    log = tree.find("devices/serial[1]/log")
     return None if log is None or log.get("append") != "on" else log.get("file")
 
 

@@ -323,6 +323,13 @@ def test_a_log_of_somebody_elses_stays(wanted, append):
     assert [dict(log.attrib) for log in logs] == [{"file": "/srv/log/a.log", "append": append}]
 
 
+def test_the_log_of_a_second_console_is_not_that_of_the_first():
+    text = edited(lambda tree: tree.find("devices/serial").addnext(parse("<serial type='pty'><log file='/srv/log/b.log' append='on'/></serial>")))
+    wanted = replace(SPEC, console_log=True)
+    assert [(one.field, one.have) for one in drift(text, wanted)] == [("console_log", None)]
+    assert drift(text, SPEC) == () and drift(update(text, wanted, MARK), wanted) == ()
+
+
 def test_an_interface_moves_between_the_networks_and_the_devices_as_xml():
     asked = replace(SPEC, interfaces=(*SPEC.interfaces, Interface("network", "other", "02:00:00:00:00:77")))
     extra = replace(SPEC, xml_extra=(EXTRA[4],))
