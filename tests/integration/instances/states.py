@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import signal
+import sys
 import time
 
 import libvirt
@@ -18,7 +19,9 @@ from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import 
 from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_hypervisor import LibvirtHypervisor
 from ansible_collections.egress.kvm2.tests.unit import running
 
-URI, POOL, FOLDER, FLEET = "qemu:///system", "states", "/srv/states", "states"
+URI, POOL, FOLDER = "qemu:///system", "states", "/srv/states"
+# Each program has a fleet of its own: the lease of a guest outlives it, and the same instance would have its address at once.
+FLEET = f"states-{os.path.basename(sys.argv[0]).partition('.')[0]}"
 LONGEST = 1800
 # Names are new in each run, as the volumes of a former one may be there still.
 running._count = itertools.count(os.getpid() * 1000 % 16 ** 6)
