@@ -105,6 +105,13 @@ _TABLE = {
         OPERATION_FAILED: (PERMANENT, "Another domain has that name or UUID, or the host has no fitting firmware."),
         INVALID_ARG: (PERMANENT, "The host cannot run that type of domain; use virt_type qemu where KVM does not work."),
         CONFIG_UNSUPPORTED: (PERMANENT, "The host cannot run such a domain; kvm2_pool_check tells what it can."),
+        OPERATION_INVALID: (CONFLICT, "Something else changed it meanwhile; run again."),
+    },
+    "metadata": {
+        OPERATION_INVALID: (TRANSIENT, "Its state changed meanwhile; run again."),
+    },
+    "resize-disk": {
+        OPERATION_INVALID: (TRANSIENT, "Its state changed meanwhile; run again."),
     },
     "start": {
         OPERATION_INVALID: (CONFLICT, "Something else changed its state meanwhile; run again."),

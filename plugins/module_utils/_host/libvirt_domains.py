@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 
-from .._policy.errors import Kvm2Error
+from .._policy.errors import TRANSIENT, Kvm2Error
 from .._policy.model import STATES, Address, Domain
 from . import classify, console_log, convert
 from .libvirt_connection import Connection, libvirt
@@ -18,6 +18,8 @@ _SOURCES = {"lease": 0, "agent": 1, "arp": 2}
 _ACTIVE = (1, 2, 3, 4, 7)
 # Seconds that QEMU may take to tell that a guest is awake, and between two looks.
 _WAKE, _LOOK = 5.0, 0.1
+# A mark is written to what is there; that may change this often in a row between the look and the write.
+_MOVES = 10
 
 
 class DomainCalls(Connection):
@@ -116,19 +118,34 @@ class DomainCalls(Connection):
         handle = self._domain(uuid)
         if handle is None:
             return False
-        flags = 0
+        for times_left in reversed(range(_MOVES)):
+            flags = self._copies(handle)
+            if not flags:
+                return False
+            try:
+                self._call(
+                    "metadata", "mark", f"domain {handle.name()}", handle.setMetadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, xml, prefix, namespace, flags)
+            except Kvm2Error as error:
+                # Stopped or undefined since it was looked at.
+                if error.code not in (classify.NO_DOMAIN, classify.OPERATION_INVALID) or not times_left:
+                    raise
+                continue
+            if not self._copies(handle) & ~flags:
+                return True
+        raise Kvm2Error(
+            TRANSIENT, "mark", f"domain {handle.name()} on {self.uri}", "it is started and stopped again and again", "Stop whatever does so, then run again.")
+
+    def _copies(self, handle):
+        """Flags of the definitions that the domain has now: the stored one, the running guest's own; 0 where it has gone."""
+        obj = f"domain {handle.name()}"
         try:
-            if self._call("metadata", "mark", f"domain {handle.name()}", handle.isPersistent):
-                flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG
-            if self._call("metadata", "mark", f"domain {handle.name()}", handle.isActive):
-                flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
-            self._call(
-                "metadata", "mark", f"domain {handle.name()}", handle.setMetadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, xml, prefix, namespace, flags)
+            stored = self._call("metadata", "mark", obj, handle.isPersistent)
+            running = self._call("metadata", "mark", obj, handle.isActive)
         except Kvm2Error as error:
             if error.code == classify.NO_DOMAIN:
-                return False
+                return 0
             raise
-        return True
+        return (libvirt.VIR_DOMAIN_AFFECT_CONFIG if stored else 0) | (libvirt.VIR_DOMAIN_AFFECT_LIVE if running else 0)
 
     def start(self, uuid):
         handle = self._the_domain(uuid, "start")
@@ -197,8 +214,9 @@ class DomainCalls(Connection):
             if not self._call("undefine", "undefine", f"domain {handle.name()}", handle.isPersistent):
                 return False
             self._call("undefine", "undefine", f"domain {handle.name()}", handle.undefineFlags, flags)
-        except Kvm2Error as error:
-            if error.code == classify.NO_DOMAIN:
+        except Kvm2Error:
+            # The state is read again before the error is believed: somebody else may have undefined it.
+            if not self._copies(handle) & libvirt.VIR_DOMAIN_AFFECT_CONFIG:
                 return False
             raise
         return True
@@ -211,11 +229,19 @@ class DomainCalls(Connection):
             if not self._call("undefine", "drop the managed save of", f"domain {handle.name()}", handle.hasManagedSaveImage, 0):
                 return False
             self._call("undefine", "drop the managed save of", f"domain {handle.name()}", handle.managedSaveRemove, 0)
-        except Kvm2Error as error:
-            if error.code == classify.NO_DOMAIN:
+        except Kvm2Error:
+            # A start uses the save up, and so does whoever drops it as well.
+            if not self._has_save(uuid):
                 return False
             raise
         return True
+
+    def _has_save(self, uuid):
+        handle = self._domain(uuid)
+        try:
+            return handle is not None and bool(handle.hasManagedSaveImage(0))
+        except libvirt.libvirtError:
+            return self._domain(uuid) is not None
 
     def set_autostart(self, uuid, on):
         handle = self._the_domain(uuid, "set the autostart of")

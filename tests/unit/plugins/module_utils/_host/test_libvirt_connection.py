@@ -227,6 +227,76 @@ def test_the_bound_of_an_agent_is_taken_back_where_the_work_has_to_end(deadline,
     hypervisor.close()
 
 
+def refusing(code):
+    error = libvirt_connection.libvirt.libvirtError("x")
+    error.err = (code, 0, "refused", 2, "refused", None, None, -1, -1)
+    return error
+
+
+CONFIG, LIVE, NO_DOMAIN, OPERATION_INVALID = 2, 1, 42, 55
+
+
+@pytest.mark.parametrize(("persistent", "active", "answers", "written", "outcome"), [
+    # Stopped between the look and the write; then it has its definition only.
+    ([1, 1, 1], [1, 0, 0], [OPERATION_INVALID, None], [CONFIG | LIVE, CONFIG], True),
+    # Started between the two: its own copy lacks the mark until it is written as well.
+    ([1, 1, 1, 1], [0, 1, 1, 1], [None, None], [CONFIG, CONFIG | LIVE], True),
+    # Undefined meanwhile, and running on.
+    ([1, 0, 0], [1, 1, 1], [OPERATION_INVALID, None], [CONFIG | LIVE, LIVE], True),
+    ([1, NO_DOMAIN], [0], [NO_DOMAIN], [CONFIG], False),
+    ([0], [0], [], [], False),
+    ([1] * 20, [1, 0] * 10, [OPERATION_INVALID] * 10, None, "transient"),
+    ([1] * 20, [0, 1] * 10, [None] * 10, [CONFIG] * 10, "transient")])
+def test_a_mark_is_written_to_what_is_there_while_others_start_and_stop_it(deadline, monkeypatch, persistent, active, answers, written, outcome):
+    hypervisor = LibvirtHypervisor("test:///default", deadline)
+    uuid, seen, virtual = hypervisor.domain_by_name("test").uuid, [], libvirt_connection.libvirt.virDomain
+
+    def answering(answers):
+        answers = iter(answers)
+
+        def answer(_handle, *arguments):
+            if arguments:
+                seen.append(arguments[-1])
+            found = next(answers)
+            if found in (NO_DOMAIN, OPERATION_INVALID):
+                raise refusing(found)
+            return found
+        return answer
+    for method, its in (("isPersistent", persistent), ("isActive", active), ("setMetadata", answers)):
+        monkeypatch.setattr(virtual, method, answering(its))
+    if outcome in (True, False):
+        assert hypervisor.set_metadata(uuid, "x", "urn:x", "<a/>") is outcome
+    else:
+        with pytest.raises(Kvm2Error) as caught:
+            hypervisor.set_metadata(uuid, "x", "urn:x", "<a/>")
+        assert caught.value.kind == outcome and "domain test" in caught.value.message
+    assert written is None or seen == written
+    monkeypatch.undo()
+    hypervisor.close()
+
+
+@pytest.mark.parametrize(("call", "method", "look", "left", "outcome"), [
+    ("undefine", "undefineFlags", "isPersistent", [1, 0], False), ("undefine", "undefineFlags", "isPersistent", [1, 1], "conflict"),
+    ("drop_managed_save", "managedSaveRemove", "hasManagedSaveImage", [1, 0], False),
+    ("drop_managed_save", "managedSaveRemove", "hasManagedSaveImage", [1, 1], "conflict")])
+def test_what_somebody_else_did_already_is_no_failure(deadline, monkeypatch, call, method, look, left, outcome):
+    hypervisor = LibvirtHypervisor("test:///default", deadline)
+    uuid, left, virtual = hypervisor.domain_by_name("test").uuid, iter(left), libvirt_connection.libvirt.virDomain
+
+    def refuse(*_arguments):
+        raise refusing(OPERATION_INVALID)
+    monkeypatch.setattr(virtual, method, refuse)
+    monkeypatch.setattr(virtual, look, lambda *_arguments: next(left))
+    if outcome is False:
+        assert getattr(hypervisor, call)(uuid) is False
+    else:
+        with pytest.raises(Kvm2Error) as caught:
+            getattr(hypervisor, call)(uuid)
+        assert caught.value.kind == outcome
+    monkeypatch.undo()
+    hypervisor.close()
+
+
 @pytest.fixture
 def connection(deadline):
     connection = Connection("test:///default", deadline)
