@@ -24,6 +24,8 @@ from .service import Service
 _PAUSE = 0.5
 # Beyond its own deadline a request can only hang in the lookup of a host name.
 _LOOKUP = 30.0
+# Between two looks whether anybody still wants the answers.
+_LOOK = 0.5
 _MAY_PASS = (408, 425, 429)
 # How a proxy of HTTP turns a client away: without the right password (tinyproxy says 401 to a wrong one) or from an address it does not know.
 _REFUSING = (401, 403, 407)
@@ -49,6 +51,7 @@ class ProxyCheckService(Service):
 
     def __init__(self, params, context):
         super().__init__(params, context)
+        self._stopping = threading.Event()
         self.url, self.expected = params["url"], params["expect_status"]
         self.timeout = parse_duration(params["timeout"], "timeout")
         self.wait = parse_duration(params["wait"], "wait")
@@ -77,17 +80,24 @@ class ProxyCheckService(Service):
     def observe(self, hypervisor):
         outcomes = [Outcome(proxy) for proxy in self.params["proxies"]]
         until = time.monotonic() + self.wait
-        threads = [threading.Thread(target=self._ask, args=(outcome, until), daemon=True) for outcome in outcomes]
+        threads = [threading.Thread(target=self._ask, args=(outcome, until), name="kvm2-proxy", daemon=True) for outcome in outcomes]
         for thread in threads:
             thread.start()
-        latest = until + self.timeout + _LOOKUP
-        for thread in threads:
-            thread.join(max(0.0, latest - time.monotonic()))
+        try:
+            self._wait(threads, until + self.timeout + _LOOKUP)
+        finally:
+            self._stopping.set()
         for outcome, thread in zip(outcomes, threads):
             if thread.is_alive():
                 outcome.error = Kvm2Error(
                     TRANSIENT, "ask", _object(outcome.proxy), "its host name could not be looked up in time", "Give its IP address.")
         return outcomes
+
+    def _wait(self, threads, latest):
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < latest:
+                self.context.check_stop()
+                thread.join(min(_LOOK, max(0.0, latest - time.monotonic())))
 
     def plan(self, seen):
         for outcome in seen:
@@ -116,9 +126,8 @@ class ProxyCheckService(Service):
                 outcome.answer, outcome.error = answer, judge(proxy, answer)
             except Kvm2Error as error:
                 outcome.answer, outcome.error = None, error
-            if outcome.error is None or time.monotonic() + _PAUSE >= until:
+            if outcome.error is None or time.monotonic() + _PAUSE >= until or self._stopping.wait(_PAUSE):
                 return
-            time.sleep(_PAUSE)
 
     def _judge(self, proxy, answer):
         act, obj = "get an answer through", _object(proxy)

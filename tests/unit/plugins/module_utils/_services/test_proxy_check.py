@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import InvalidInput, kind_of_several
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, InvalidInput, Kvm2Error, kind_of_several
+from ansible_collections.egress.kvm2.plugins.module_utils._services import proxy_check
 from ansible_collections.egress.kvm2.plugins.module_utils._services.proxy_check import ProxyCheckService
 from ansible_collections.egress.kvm2.plugins.module_utils._services.service import Context
 
@@ -28,17 +29,17 @@ def no_waiting():
 @pytest.fixture
 def at_the_first_pause(monkeypatch):
     """at_the_first_pause(start): calls it when an attempt has failed and the next one is waited for, however slow the machine is."""
-    pause = time.sleep
+    real = threading.Event.wait
 
     def arrange(start):
         waiting = [start]
 
-        def sleep(seconds):
-            if waiting:
+        def wait(event, seconds=None):
+            if waiting and seconds == proxy_check._PAUSE:
                 waiting.pop()()
-            pause(seconds)
+            return real(event, seconds)
 
-        monkeypatch.setattr(time, "sleep", sleep)
+        monkeypatch.setattr(threading.Event, "wait", wait)
 
     return arrange
 
@@ -115,11 +116,12 @@ def closed_port():
         return server.getsockname()[1]
 
 
-def check(ports, check_mode=False, **options):
+def check(ports, check_mode=False, check_stop=lambda: None, **options):
     """(context, result) of the service over proxies named by their position."""
     proxies = [{"name": f"p{index}", "address": "127.0.0.1", "port": port, "scheme": "http"} for index, port in enumerate(ports)]
     params = dict({"proxies": proxies, "url": URL, "timeout": "5s", "wait": "0", "expect_status": 200}, **options)
     context = Context(nonce=None, warn=None)
+    context.check_stop = check_stop
     service = ProxyCheckService(params, context)
     seen = service.observe(None)
     plan = service.plan(seen)
@@ -210,6 +212,30 @@ def test_the_wait_ends(serve):
     assert time.monotonic() - started < 5
     assert proxies[0]["attempts"] <= 3
     assert len(context.failures) == 1
+
+
+def test_where_nobody_wants_the_answers_any_more_it_ends_at_once_and_asks_no_more(serve):
+    asked, gone = threading.Event(), Kvm2Error(TRANSIENT, "go on with", "the work", "the controller that asked for it has gone", "Run again.")
+
+    def stays_silent(connection):
+        if connection.recv(1):
+            asked.set()
+            threading.Event().wait(60)
+
+    def check_stop():
+        if asked.is_set():
+            raise gone
+
+    started, silent = time.monotonic(), serve(stays_silent)
+    with pytest.raises(Kvm2Error) as caught:
+        check([silent.port, closed_port()], timeout="60s", wait="10m", check_stop=check_stop)
+    assert caught.value is gone and time.monotonic() - started < 20
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("kvm2-proxy")}
+    # The one that asked a closed port again and again has ended; the other one ends with its request.
+    until = time.monotonic() + 20
+    while sum(thread.is_alive() for thread in before) > 1 and time.monotonic() < until:
+        threading.Event().wait(0.01)
+    assert sum(thread.is_alive() for thread in before) <= 1
 
 
 def test_no_proxies_is_a_success():
