@@ -16,10 +16,9 @@ from .._policy.domain_spec import effective_cpu_mode
 from .._policy.errors import CONFLICT, PERMANENT, QUOTA, InvalidInput, Kvm2Error
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_count, parse_duration
-from .._policy.xml import parse
 from . import change, converge, deletion, holds
 from .deletion import Doomed
-from .domain_view import drift_of, predicted_overlay, waiting
+from .domain_view import drift_of, former, predicted_overlay, waiting
 from .instances import parse_instances
 from .service import Service
 
@@ -54,8 +53,16 @@ class DomainPlan(Service):
                 own = instance.options.get("hold")
                 self.holds[instance.uid] = holds.wanted(own if own is not None else params["hold"], instance)
             specification.check_distinct_macs({instance.name: self.wanted[instance.uid] for instance in self.instances})
+            self._check_wait(params["wait"]["for"])
         self._jobs: Dict[str, converge.Job] = {}
         self._changes: Dict[str, change.Change] = {}
+
+    def _check_wait(self, what):
+        without = [instance.name for instance in self.instances if not self.wanted[instance.uid].interfaces]
+        if self.state == "running" and what == "address" and without:
+            raise InvalidInput(
+                f"networks of instance {', '.join(without)}", "they are empty, so wait.for address could only time out",
+                "Give at least one network or bridge, or set wait.for to running or agent.")
 
     def _at_once(self, text):
         kind, number = parse_count(text, "max_parallel")
@@ -173,8 +180,8 @@ class DomainPlan(Service):
             name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
             cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or have.machine, arch=have.arch,
             firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk, overlay_chain=_chain(target.overlay) or have.overlay_chain,
-            seed_path=have.seed_path, interfaces=wanted.interfaces, former_macs=_former(target.domain, "macs"),
-            former_options=_former(target.domain, "options"), **wanted.devices)
+            seed_path=have.seed_path, interfaces=wanted.interfaces, former_macs=former(target.domain, "macs"),
+            former_options=former(target.domain, "options"), **wanted.devices)
 
     def _plan_change(self, seen, target):
         instance, wanted, domain = target.instance, self.wanted[target.instance.uid], target.domain
@@ -322,12 +329,6 @@ class DomainPlan(Service):
                 CONFLICT, "start", f"domain {domain.name}",
                 f"its managed save has the disks {saved.overlay_path} and {saved.seed_path}, and its definition {defined.overlay_path} and "
                 f"{defined.seed_path}", f"Something redefined it by hand. Drop the saved memory: virsh managedsave-remove {domain.name}; then run again.")
-
-
-def _former(domain, what):
-    """The words in that child of the mark: of the definition, and of the guest that goes by an older one."""
-    marks = [mark.of_tree(parse(text)) for text in domain.xmls]
-    return tuple(sorted({word for one in marks if isinstance(one, mark.Mark) for word in getattr(one, what).split()}))
 
 
 def _chain(overlay):

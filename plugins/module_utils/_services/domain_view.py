@@ -13,6 +13,7 @@ from typing import Mapping, Optional, Tuple
 from .._policy import domain_read, domain_xml, mark, names, overlays
 from .._policy.errors import Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
+from .._policy.xml import parse
 from .instances import Instance
 from .requirements import HostSide
 
@@ -89,6 +90,12 @@ def waiting(domain, spec):
     if domain.guest_xml is None:
         return []
     return [one for one in domain_xml.drift(domain.guest_xml, spec) if one.needs == "redefine" and one.restart]
+
+
+def former(domain, what):
+    """The words in that child of the mark, sorted: of the definition, and of the guest that goes by an older one."""
+    marks = [mark.of_tree(parse(text)) for text in domain.xmls]
+    return tuple(sorted({word for one in marks if isinstance(one, mark.Mark) for word in getattr(one, what).split()}))
 
 
 def _drift(one, needs=None, pending=False):

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from .._policy import mark
 from .._policy.errors import CONFLICT, InvalidInput, Kvm2Error
+from .domain_view import former
 from .instances import domain_of
 
 
@@ -28,6 +29,10 @@ def put(hypervisor, instance, hold):
     both = (hypervisor.domain(instance.uid), hypervisor.domain_by_name(instance.domain))
     domain = domain_of(instance, tuple(one for one in both if one is not None))
     # setMetadata wants the element without a prefix and adds its own.
-    if domain is None or not hypervisor.set_metadata(
-            domain.uuid, mark.PREFIX, mark.URI, mark.to_metadata(replace(mark.of_domain(domain), hold=hold))):
+    if domain is None or not hypervisor.set_metadata(domain.uuid, mark.PREFIX, mark.URI, mark.to_metadata(_held(domain, hold))):
         raise Kvm2Error(CONFLICT, "hold", f"domain {instance.domain}", "it has gone", "Something removed it; run again.")
+
+
+def _held(domain, hold):
+    """Both marks become this one. What the guest was started with and is asked for no more stays in it, or nothing would tell that it is pending."""
+    return replace(mark.of_domain(domain), hold=hold, **{what: " ".join(former(domain, what)) for what in ("macs", "options")})

@@ -326,10 +326,17 @@ def test_one_bad_instance_does_not_stop_the_others(hypervisor):
     ({"max_parallel": "0"}, "max_parallel"), ({"max_parallel": "few"}, "max_parallel"),
     ({"wait": {"for": "address", "timeout": "soon"}}, "wait.timeout"),
     ({"networks": [{"bridge": "br0"}], "wait": {"for": "address", "source": "lease"}}, "no leases"),
+    ({"networks": [], "wait": {"for": "address"}}, "networks of instance one: they are empty, so wait.for address could only time out. Give at least"),
+    ({"instances": [{"name": "one"}, {"name": "two", "networks": []}], "wait": {"for": "address"}}, "networks of instance two: they are empty"),
 ])
 def test_wrong_options(hypervisor, given, word):
     failed = domain(hypervisor, **given)
     assert failed.failed and failed.error["kind"] == "permanent" and word in failed.msg and hypervisor.calls == []
+
+
+@pytest.mark.parametrize("given", [{"wait": {"for": "running"}}, {"wait": {"for": "address"}, "state": "defined"}, {"wait": {"for": "address"}, "state": "absent"}])
+def test_what_waits_for_no_address_needs_no_network(hypervisor, given):
+    assert not domain(hypervisor, networks=[], **given).failed
 
 
 def test_an_instance_in_another_pool_than_asked_for_is_kept_where_it_is(hypervisor):

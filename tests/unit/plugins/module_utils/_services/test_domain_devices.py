@@ -52,11 +52,29 @@ def test_an_option_taken_out_is_drift_that_waits_for_a_restart_until_there_is_on
     assert not settled.changed and settled.instances[0]["drift"] == []
 
 
+TWO = [{"network": "default"}, {"network": "default", "mac": "02:00:00:00:00:05"}]
+
+
+@pytest.mark.parametrize(("asked", "without", "found"), [
+    (ASKED, {}, {"watchdog", "on_crash", "cpu_pin", "cpu_quota", "cpu_shares", "io_tuning", "xml_extra", "interface"}), ({"networks": TWO}, {}, {"interface"})])
+def test_a_hold_hides_nothing_that_waits_for_a_restart(hypervisor, asked, without, found):
+    seed = {"network_config": "version: 2\n"}
+    domain(hypervisor, **asked, **seed)
+    domain(hypervisor, **without, **seed)
+    for hold, act in (("forensics", "hold"), ("", "release")):
+        done = domain(hypervisor, hold=hold, **without, **seed)
+        assert acts(done) == [(act, "domain")] and {field for field, pending in fields(done) if pending} == found
+        again = domain(hypervisor, **without, **seed)
+        assert not again.changed and {field for field, pending in fields(again) if pending} == found == {field for field, _pending in fields(again)}
+    assert acts(domain(hypervisor, on_change="restart", **without, **seed)) == [("stop", "domain"), ("start", "domain")]
+    settled = domain(hypervisor, on_change="restart", **without, **seed)
+    assert not settled.changed and settled.instances[0]["drift"] == []
+
+
 def test_a_mac_taken_out_waits_for_a_restart_too(hypervisor):
-    two = [{"network": "default"}, {"network": "default", "mac": "02:00:00:00:00:05"}]
     # The same seed whatever the interfaces are.
     seed = {"network_config": "version: 2\n"}
-    domain(hypervisor, networks=two, **seed)
+    domain(hypervisor, networks=TWO, **seed)
     assert acts(domain(hypervisor, **seed)) == [("redefine", "domain")]
     again = domain(hypervisor, **seed)
     assert not again.changed and fields(again) == [("interface", True)]
