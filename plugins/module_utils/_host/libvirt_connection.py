@@ -15,6 +15,7 @@ from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import classify, ssh_command
 from .classify_open import classify_open
 from .line import Line
+from .reopening import Closed
 
 try:
     import libvirt
@@ -28,8 +29,12 @@ FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.5
 # Seconds in which a daemon that restarts, or has too many clients for the moment, is tried again; never longer than connect_timeout.
 OPEN_AGAIN = 5.0
+# Seconds between two rounds of the event loop.
+LOOP_PAUSE = 0.02
 # Seconds that closing may take before the line is cut, and after it.
 CLOSE = 3.0
+# How often a connection that its peer closed is opened anew.
+REOPENINGS = 3
 
 
 class Connection:
@@ -43,24 +48,52 @@ class Connection:
         self.uri = uri
         self._parsed = _parse(uri)
         self._deadline = deadline
-        self._closed_by_peer = threading.Event()
-        self._conn = None
+        self._connect_timeout, self._open_again = connect_timeout, min(open_again, connect_timeout)
+        self._keepalive = int(keepalive_interval), int(keepalive_count)
+        self._ssh = ssh
+        self._conn = self._failed = None
+        self._reopenings = REOPENINGS
         self._loop = _EventLoop.join()
-        self._line = Line("ssh" in self._parsed.transport)
-        obj = f"hypervisor {uri}"
-        deadline.cut = self._line.cut
-        deadline.narrow(connect_timeout, "connect to", obj, _silent(self._parsed.transport))
         try:
-            with _ssh_program(self._parsed, ssh, connect_timeout) as command:
-                self._conn = self._open(connection_uri.without_questions(self._parsed, command), min(open_again, connect_timeout))
-            self._line.opened()
-            self._call("open", "watch", obj, self._conn.registerCloseCallback, _note, self._closed_by_peer)
-            self._keep_alive(int(keepalive_interval), int(keepalive_count))
+            self._connect()
         except BaseException:
             self.close()
             raise
+
+    def _connect(self):
+        obj, transport = f"hypervisor {self.uri}", self._parsed.transport
+        self._ended = Closed()
+        self._line = Line("ssh" in transport)
+        self._deadline.cut = self._line.cut
+        self._deadline.narrow(self._connect_timeout, "connect to", obj, _silent(transport))
+        try:
+            with _ssh_program(self._parsed, self._ssh, self._connect_timeout) as command:
+                self._conn = self._open(connection_uri.without_questions(self._parsed, command), self._open_again)
+            self._line.opened()
+            self._call("open", "watch", obj, self._conn.registerCloseCallback, _note, self._ended)
+            self._keep_alive(*self._keepalive)
         finally:
-            deadline.widen()
+            self._deadline.widen()
+
+    def revive(self):
+        """Open the connection anew where its peer closed it, as a daemon that restarts does; True then. One that went silent, or was cut since the
+        time is over, stays lost. Where nobody answers any more, every further call fails as this one."""
+        if self._failed is not None:
+            raise self._failed
+        if not self._ended.is_set() and not self._is_lost():
+            return False
+        if not self._reopenings or self._deadline.passed is not None:
+            return False
+        if not self._ended.by_peer() or not self._shut():
+            self._reopenings = 0
+            return False
+        self._reopenings -= 1
+        try:
+            self._connect()
+        except Kvm2Error as error:
+            self._failed = error
+            raise
+        return True
 
     def _open(self, uri, again):
         until, pause = time.monotonic() + again, FIRST_PAUSE
@@ -87,6 +120,15 @@ class Connection:
 
     def close(self):
         """Within some seconds, whatever the peer does. False where a thread is still blocked in it: only the end of the process frees that."""
+        if not self._shut():
+            return False
+        self._deadline.cut = None
+        if self._loop is not None:
+            self._loop.leave()
+            self._loop = None
+        return True
+
+    def _shut(self):
         if self._conn is not None:
             # A close can wait behind a blocked call, or for an answer of a frozen peer.
             closer = threading.Thread(target=self._close, args=(self._conn,), name="kvm2-close", daemon=True)
@@ -98,10 +140,6 @@ class Connection:
             if closer.is_alive():
                 return False
             self._conn = None
-        self._deadline.cut = None
-        if self._loop is not None:
-            self._loop.leave()
-            self._loop = None
         return True
 
     def _close(self, conn):
@@ -136,7 +174,7 @@ class Connection:
         return Kvm2Error(kind, act, obj, " ".join((error.get_error_message() or str(error)).split()), hint, code)
 
     def _is_lost(self):
-        if self._closed_by_peer.is_set():
+        if self._ended.is_set():
             return True
         try:
             return not self._conn.isAlive()
@@ -184,7 +222,8 @@ def _silent(transport):
     return f"{hint} Try again, or raise connect_timeout."
 
 
-def _note(_conn, _reason, closed):
+def _note(_conn, reason, closed):
+    closed.reason = reason
     closed.set()
 
 
@@ -251,6 +290,8 @@ class _EventLoop:
                 libvirt.virEventRunDefaultImpl()
             except libvirt.libvirtError:
                 self._stop.wait(FIRST_PAUSE)
+            # Each message that another thread sends wakes the loop twice. What it is there for is not urgent, and it would take time from an upload.
+            self._stop.wait(LOOP_PAUSE)
 
 
 def _say_nothing(*_arguments):

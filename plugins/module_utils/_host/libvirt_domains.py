@@ -12,6 +12,7 @@ from .._policy.errors import TRANSIENT, Kvm2Error
 from .._policy.model import STATES, Address, Domain
 from . import classify, console_log, convert
 from .libvirt_connection import Connection, libvirt
+from .reopening import reads, writes
 
 _SOURCES = {"lease": 0, "agent": 1, "arp": 2}
 # States that only a guest with a process is in: running, blocked, paused, shutting down, asleep.
@@ -88,6 +89,7 @@ class DomainCalls(Connection):
             fact: {handle.UUIDString() for handle in self._call("read", "list", f"domains of {self.uri}", self._conn.listAllDomains, flag)}
             for fact, flag in flags.items()}
 
+    @reads
     def domains(self):
         handles = self._call("read", "list", f"domains of {self.uri}", self._conn.listAllDomains, 0)
         before = self._facts()
@@ -98,14 +100,17 @@ class DomainCalls(Connection):
         read = [self._read_domain(handle) if handle.UUIDString() in moved else domain for handle, domain in read]
         return tuple(domain for domain in read if domain is not None)
 
+    @reads
     def domain(self, uuid):
         handle = self._domain(uuid)
         return None if handle is None else self._read_domain(handle)
 
+    @reads
     def domain_by_name(self, name):
         handle = self._find(classify.NO_DOMAIN, "look up", f"domain {name}", self._conn.lookupByName, name)
         return None if handle is None else self._read_domain(handle)
 
+    @writes
     def define(self, xml):
         name = convert.parse(xml).findtext("name")
         handle = self._call("define", "define", f"domain {name}", self._conn.defineXMLFlags, xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
@@ -114,6 +119,7 @@ class DomainCalls(Connection):
             raise Kvm2Error(classify.CONFLICT, "define", f"domain {name} on {self.uri}", "it was removed at once", "Run again.")
         return domain
 
+    @writes
     def set_metadata(self, uuid, prefix, namespace, xml):
         handle = self._domain(uuid)
         if handle is None:
@@ -147,6 +153,7 @@ class DomainCalls(Connection):
             raise
         return (libvirt.VIR_DOMAIN_AFFECT_CONFIG if stored else 0) | (libvirt.VIR_DOMAIN_AFFECT_LIVE if running else 0)
 
+    @writes
     def start(self, uuid):
         handle = self._the_domain(uuid, "start")
         try:
@@ -155,6 +162,7 @@ class DomainCalls(Connection):
             if not self._is_running(handle):
                 raise
 
+    @writes
     def resume(self, uuid):
         handle = self._the_domain(uuid, "resume")
         obj = f"domain {handle.name()}"
@@ -177,9 +185,11 @@ class DomainCalls(Connection):
         except libvirt.libvirtError:
             return False
 
+    @writes
     def shutdown(self, uuid):
         return self._stop(uuid, "shut down", lambda handle: handle.shutdown)
 
+    @writes
     def destroy(self, uuid):
         return self._stop(uuid, "destroy", lambda handle: handle.destroy)
 
@@ -203,6 +213,7 @@ class DomainCalls(Connection):
         except libvirt.libvirtError:
             return self._domain(uuid) is None
 
+    @writes
     def undefine(self, uuid):
         handle = self._domain(uuid)
         if handle is None:
@@ -221,6 +232,7 @@ class DomainCalls(Connection):
             raise
         return True
 
+    @writes
     def drop_managed_save(self, uuid):
         handle = self._domain(uuid)
         if handle is None:
@@ -243,16 +255,19 @@ class DomainCalls(Connection):
         except libvirt.libvirtError:
             return self._domain(uuid) is not None
 
+    @writes
     def set_autostart(self, uuid, on):
         handle = self._the_domain(uuid, "set the autostart of")
         self._call("define", "set the autostart of", f"domain {handle.name()}", handle.setAutostart, 1 if on else 0)
 
+    @writes
     def block_resize(self, uuid, path, capacity):
         handle = self._the_domain(uuid, "grow the disk of")
         self._call(
             "resize-disk", "grow the disk of", f"domain {handle.name()}", handle.blockResize, path, capacity,
             libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
+    @reads
     def addresses(self, uuid, source):
         interfaces = self._interfaces(uuid, source) or {}
         return tuple(
@@ -272,10 +287,12 @@ class DomainCalls(Connection):
                 raise self._error("read", "read the addresses of", f"domain {uuid}", error) from error
             return None
 
+    @reads
     def agent_answers(self, uuid):
         # An agent may know of no interface, and one that forbids this question is taken for none.
         return self._interfaces(uuid, "agent") is not None
 
+    @writes
     def bound_agent(self, uuid, seconds):
         try:
             # No step of the work: a bound is taken back also where the work has to end.
@@ -293,6 +310,7 @@ class DomainCalls(Connection):
     def delete_console_log(self, path):
         return self.is_local() and console_log.remove(path)
 
+    @reads
     def nwfilters(self):
         try:
             return tuple(handle.name() for handle in self._conn.listAllNWFilters(0))

@@ -11,6 +11,7 @@ from .hypervisor import Hypervisor
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
 from .libvirt_storage import StorageCalls
+from .reopening import reads, writes
 
 
 class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
@@ -36,6 +37,7 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
         handle = self._domain(uuid) if self._journal is not None else None
         return f"domain {uuid}" if handle is None else f"domain {handle.name()} ({uuid})"
 
+    @reads
     def refresh_pool(self, name):
         found = self.pool(name) if self.is_local() else None
         if found is not None and found.active and found.path:
@@ -43,17 +45,21 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
             filesystem.statistics(found.path)
         super().refresh_pool(name)
 
+    @writes
     def delete_volume(self, pool, name):
         return self._noted(super().delete_volume(pool, name), f"deleted volume {name} in pool {pool}")
 
+    @writes
     def destroy(self, uuid):
         called = self._called(uuid)
         return self._noted(super().destroy(uuid), f"destroyed {called}")
 
+    @writes
     def drop_managed_save(self, uuid):
         called = self._called(uuid)
         return self._noted(super().drop_managed_save(uuid), f"dropped the managed save of {called}")
 
+    @writes
     def undefine(self, uuid):
         called = self._called(uuid)
         return self._noted(super().undefine(uuid), f"undefined {called}")
@@ -68,6 +74,7 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
             return "its file is on another machine"
         return holes.dig(self._run_command, path)
 
+    @reads
     def host(self):
         obj = f"hypervisor {self.uri}"
         info = self._call("read", "read", obj, self._conn.getInfo)
@@ -80,6 +87,7 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
     def daemon_limits(self):
         return daemon_limits.limits(self._run_command) if self.is_local() else None
 
+    @reads
     def domain_capabilities(self, virt_type, arch=None, machine=None):
         try:
             return self._conn.getDomainCapabilities(None, arch, machine, virt_type, 0)
@@ -88,6 +96,7 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
                 return None
             raise self._error("read", "read", "domain capabilities", error) from error
 
+    @reads
     def networks(self):
         handles = self._call("read", "list", f"networks of {self.uri}", self._conn.listAllNetworks, 0)
         return tuple(

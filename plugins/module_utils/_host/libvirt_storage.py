@@ -10,6 +10,7 @@ import errno
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import classify, convert
 from .libvirt_connection import Connection, libvirt
+from .reopening import reads, writes
 
 # The largest block that the remote protocol of every supported release sends in one message.
 BLOCK = 262120
@@ -47,17 +48,21 @@ class StorageCalls(Connection):
             self._call("read", "read", obj, handle.XMLDesc, 0), bool(self._call("read", "read", obj, handle.isActive)),
             bool(self._call("read", "read", obj, handle.autostart)))
 
+    @reads
     def pools(self):
         handles = self._call("read", "list", f"pools of {self.uri}", self._conn.listAllStoragePools, 0)
         return tuple(self._read_pool(handle) for handle in handles)
 
+    @reads
     def pool(self, name):
         handle = self._find(classify.NO_STORAGE_POOL, "look up", f"pool {name}", self._conn.storagePoolLookupByName, name)
         return None if handle is None else self._read_pool(handle)
 
+    @reads
     def refresh_pool(self, name):
         self._call("refresh", "refresh", f"pool {name}", self._pool(name).refresh, 0)
 
+    @reads
     def volumes(self, pool):
         found = []
         for handle in self._call("read", "list", f"volumes of pool {pool}", self._pool(pool).listAllVolumes, 0):
@@ -71,10 +76,12 @@ class StorageCalls(Connection):
         xml = self._find(classify.NO_STORAGE_VOL, "read", f"volume {name} in pool {pool}", handle.XMLDesc, 0)
         return None if xml is None else convert.volume(pool, xml)
 
+    @reads
     def volume(self, pool, name):
         handle = self._volume(pool, name)
         return None if handle is None else self._read_volume(pool, handle)
 
+    @writes
     def create_volume(self, pool, xml):
         name = convert.volume(pool, xml).name
         obj = f"volume {name} in pool {pool}"
@@ -96,6 +103,7 @@ class StorageCalls(Connection):
         found = self.pool(pool)
         return found is not None and found.available < LEAST_ROOM
 
+    @writes
     def delete_volume(self, pool, name):
         handle = self._volume(pool, name)
         if handle is None:
@@ -108,10 +116,12 @@ class StorageCalls(Connection):
             raise
         return True
 
+    @writes
     def resize_volume(self, pool, name, capacity):
         handle = self._the_volume(pool, name, "resize")
         self._call("resize-volume", "resize", f"volume {name} in pool {pool}", handle.resize, capacity, 0)
 
+    @writes
     def upload(self, pool, name, blocks, length, sparse=False):
         obj = f"volume {name} in pool {pool}"
         stream = self._call("upload", "upload", obj, self._conn.newStream, 0)
@@ -153,6 +163,7 @@ class StorageCalls(Connection):
 
     def download(self, pool, name, offset, length):
         obj = f"volume {name} in pool {pool}"
+        self.revive()
         handle = self._the_volume(pool, name, "read")
         stream = self._call("download", "read", obj, self._conn.newStream, 0)
         self._call("download", "read", obj, handle.download, stream, offset, length, 0)

@@ -98,6 +98,7 @@ def test_each_destructive_step_is_told_once_it_is_done(monkeypatch, operation, a
     hypervisor.uri, hypervisor._journal = "qemu:///system", Noted()
     monkeypatch.setattr(owner, operation, lambda *args: done)
     monkeypatch.setattr(libvirt_domains.DomainCalls, "_domain", lambda *args: Handle)
+    monkeypatch.setattr(hypervisor, "revive", lambda: False)
     hypervisor.why = "state absent was asked for"
     with hypervisor.because("it is old"), hypervisor.because(""):
         assert getattr(hypervisor, operation)(*arguments) is done

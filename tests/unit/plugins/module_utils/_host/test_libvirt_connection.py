@@ -340,7 +340,7 @@ def test_a_lost_connection_is_told_by_its_state_and_not_by_the_code(connection):
     with pytest.raises(Kvm2Error) as caught:
         connection._call("define", "define", "domain x", failing(1, 1, "internal error: client socket is closed"))
     assert caught.value.kind == "permanent"
-    connection._closed_by_peer.set()
+    connection._ended.set()
     with pytest.raises(Kvm2Error) as caught:
         connection._call("define", "define", "domain x", failing(1, 1, "internal error: client socket is closed"))
     assert caught.value.kind == "transient" and "The connection was lost" in caught.value.message and "on test:///default" in caught.value.message
