@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Optional, Tuple
 
-from .._host import fetch, source
+from .._host import fetch, local, source
 from .._policy import names, qcow2, record
 from .._policy.mark import format_time
 from .._policy.model import Pool
@@ -58,8 +58,9 @@ class ImageService(Service):
             chosen = record.choose(seen.published)
             qcow2.check_virtual_size(chosen.record.virtual_size, self.options.max_virtual_size, f"base {chosen.name} in pool {self.options.pool}")
             if self.options.verify == "always":
+                here = sees_pool(hypervisor, seen.pool)
                 for one in seen.published:
-                    read_back(hypervisor, self.options.pool, str(one.name), one.record.size, one.record.digest, self.context)
+                    read_back(hypervisor, one.volume, one.record.size, one.record.digest, self.context, here and local.exists(one.volume.path))
             return seen
         if self.options.sparse:
             check_sparse(hypervisor, seen.pool)

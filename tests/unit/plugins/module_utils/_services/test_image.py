@@ -7,8 +7,9 @@ import hashlib
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, record
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import model, names, record
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._services import image_import, service
 from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
 from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -223,3 +224,19 @@ def test_a_foreign_image_outside_all_pools_is_followed_and_blocks_nothing(image)
     gone = run_module("image", hypervisor, key="micro", state="absent")
     assert not gone.failed and base not in files(hypervisor)
     assert "/elsewhere/d.qcow2" in hypervisor.machine.files
+
+
+@pytest.mark.parametrize("stored", [b"as it was sent", b"as it was kept"])
+def test_what_the_pool_holds_is_read_where_its_files_are(tmp_path, stored):
+    path, told = tmp_path / "base.raw", []
+    path.write_bytes(stored)
+    context = service.Context(nonce=str, warn=str)
+    context.progress = lambda *values: told.append(values)
+    volume = model.Volume("default", "base.raw", str(path))
+    arguments = FakeHypervisor(), volume, len(stored), hashlib.sha256(b"as it was sent").hexdigest(), context, True
+    if stored == b"as it was sent":
+        image_import.read_back(*arguments)
+    else:
+        with pytest.raises(Kvm2Error, match=r"Failed to verify base base\.raw in pool default: its sha256 is"):
+            image_import.read_back(*arguments)
+    assert told == [(len(stored), len(stored), "verify")]
