@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Restarting an instance with what waits for it, and replacing its overlay: what can be made and looked at before the guest stops is.
 
-prepare → (the guest is stopped, together with others) → switch → (it is started). The overlay and seed that lose their domain are touched
+make → prepare → (the guest is stopped, together with others) → switch → (it is started). The overlay and seed that lose their domain are touched
 right before the define: a run that still has the former definition in hand ends before a collector may take them.
 """
 
@@ -46,8 +46,8 @@ def disks_of(domain):
     return frozenset(path for spec in specs for path in (spec.overlay_path, spec.seed_path) if path)
 
 
-def prepare(hypervisor, change, did, wall_clock):
-    """Make overlay and seed, look at the domain afresh, and see that what it will start on can be read. The guest goes on meanwhile."""
+def make(hypervisor, change, did):
+    """Make overlay and seed. The guest goes on meanwhile, here and in prepare."""
     job = change.job
     try:
         if change.base is not None:
@@ -56,9 +56,18 @@ def prepare(hypervisor, change, did, wall_clock):
         if change.new_seed:
             seeds.make(hypervisor, job.pool, job.seed, job.wanted)
             did("create", "seed")
+    except BaseException:
+        undo(hypervisor, change)
+        raise
+
+
+def prepare(hypervisor, change, did, look, wall_clock):
+    """Look at the domain afresh, and see that what it will start on can be read. look: a looks.shared_look() that is no older than what was made."""
+    job = change.job
+    try:
         domain = _as_planned(hypervisor, change)
         if change.new_overlay:
-            converge.still_definable(hypervisor, job, wall_clock)
+            converge.still_definable(hypervisor, job, look, wall_clock)
         converge.check_chain(hypervisor, job, job.spec)
         converge.check_seed_there(hypervisor, job)
         if not domain.persistent:
@@ -68,8 +77,8 @@ def prepare(hypervisor, change, did, wall_clock):
         raise
 
 
-def switch(hypervisor, change, did, wall_clock):
-    """Drop a managed save, touch what loses its domain, define, look back. The guest is off."""
+def switch(hypervisor, change, did, look, wall_clock):
+    """Drop a managed save, touch what loses its domain, define, look back. The guest is off. look: a looks.shared_look() that is no older than that."""
     job = change.job
     try:
         domain = _as_planned(hypervisor, change)
@@ -79,7 +88,7 @@ def switch(hypervisor, change, did, wall_clock):
             did("drop", "managed save")
         if change.new_overlay:
             # The stop may have taken its time.
-            converge.still_definable(hypervisor, job, wall_clock)
+            converge.still_definable(hypervisor, job, look, wall_clock)
         for pool, name in change.left:
             clock.touch(hypervisor, pool, name)
         if change.defines:

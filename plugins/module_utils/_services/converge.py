@@ -9,15 +9,13 @@ import os
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from .._host import classify
 from .._policy import domain_read, domain_xml, mark, overlays, qcow2
 from .._policy.domain_xml import DomainSpec
-from .._policy.errors import CONFLICT, PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy.errors import CONFLICT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.specification import Wanted
 from .._policy.xml import parse
 from . import clock, seeds
 from .instances import Instance, domain_of
-from .pools import look_around
 
 REPLACE = (
     "Run kvm2_overlay with replace: true, then kvm2_domain with the overlay it returns and on_change: replace; "
@@ -38,19 +36,29 @@ class Job:
     autostart: bool
 
 
-def create(hypervisor, job, did, wall_clock):
-    """Seed → observe again → define → read back → see the chain and the seed. Starting is the caller's, together with the others."""
+def make_seed(hypervisor, job, did):
+    """The first step of a creation; returns the seed's model.Volume."""
     made = seeds.make(hypervisor, job.pool, job.seed, job.wanted)
     did("create", "seed")
+    return made
+
+
+def drop_seed(hypervisor, job, made):
+    """A define whose answer got lost may have happened: then the seed is in use and stays."""
+    domain = hypervisor.domain(job.instance.uid)
+    if domain is None or not any(made.path in text for text in domain.xmls):
+        hypervisor.delete_volume(job.pool, made.name)
+
+
+def create(hypervisor, job, made, did, look, wall_clock):
+    """Over its seed that was just made: observe again → define → read back → see the chain and the seed. look: a looks.shared_look() that is no older
+    than the seed. Starting is the caller's, together with the others."""
     try:
         _nobody_else(hypervisor, job)
-        still_definable(hypervisor, job, wall_clock)
+        still_definable(hypervisor, job, look, wall_clock)
         hypervisor.define(domain_xml.render(job.spec, mark.to_element(job.mark)))
     except BaseException:
-        # A define whose answer got lost may have happened: then the seed is in use and stays.
-        domain = hypervisor.domain(job.instance.uid)
-        if domain is None or not any(made.path in text for text in domain.xmls):
-            hypervisor.delete_volume(job.pool, made.name)
+        drop_seed(hypervisor, job, made)
         raise
     did("define", "domain")
     settled = settle(hypervisor, job)
@@ -87,7 +95,7 @@ def settle(hypervisor, job):
     """
     domain = fresh(hypervisor, job)
     if domain is None or domain.xml is None:
-        raise _vanished(job)
+        raise vanished(job)
     spec = domain_read.read_spec(domain.xml)
     if domain.guest_xml is not None:
         live = domain_read.read_spec(domain.guest_xml)
@@ -132,56 +140,17 @@ def check_seed_there(hypervisor, job):
             CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it has gone", "Set on_change to restart: then it gets a new one.")
 
 
-def start(hypervisor, job):
-    """Start the guest, whose chain and seed the caller has just seen. An error that would stay is believed only where everything is as it was: somebody
-    else may have removed the disk or defined it anew. One who only switched the guest off while it was starting leaves no trace, so it is tried again."""
-    for again in (True, False):
-        try:
-            hypervisor.start(job.instance.uid)
-            return
-        except Kvm2Error as error:
-            if error.kind != PERMANENT:
-                raise
-            _as_it_was(hypervisor, job)
-            if error.code != classify.INTERNAL_ERROR or not again:
-                raise
-
-
-def _as_it_was(hypervisor, job):
-    domain = fresh(hypervisor, job)
-    if domain is None or not domain.persistent or mark.of_domain(domain).deleting is not None:
-        raise _vanished(job)
-    if job.spec.overlay_path not in [domain_read.overlay_path(text) for text in domain.xmls]:
-        raise Kvm2Error(CONFLICT, "start", f"domain {job.instance.domain}", "something gave it another disk meanwhile", "Run again.")
-    check_chain(hypervisor, job, job.spec)
-    check_seed_there(hypervisor, job)
-
-
-def look_back(hypervisor, job, running):
-    """After the start: domain, overlay and seed are there, and the guest has the overlay that is configured."""
-    domain = fresh(hypervisor, job)
-    if domain is None or not domain.persistent or mark.of_domain(domain).deleting is not None:
-        raise _vanished(job)
-    for text in domain.xmls:
-        path = domain_read.overlay_path(text)
-        if hypervisor.volume(job.pool, os.path.basename(path or "")) is None:
-            raise Kvm2Error(
-                CONFLICT, "create", f"domain {job.instance.domain}", f"its overlay {path} has gone", REPLACE)
-        if os.path.basename(domain_read.read_spec(text).seed_path or "") != (job.seed or ""):
-            raise Kvm2Error(
-                CONFLICT, "create", f"domain {job.instance.domain}", "another run defined it at the same time, with another seed", "Run again.")
-    check_seed_there(hypervisor, job)
-    if running and not domain.active:
-        raise Kvm2Error(TRANSIENT, "start", f"domain {job.instance.domain}", f"it is {domain.state} ({domain.reason}) right after the start", "Run again.")
-
-
 def fresh(hypervisor, job):
-    both = tuple(
-        domain for domain in (hypervisor.domain(job.instance.uid), hypervisor.domain_by_name(job.instance.domain)) if domain is not None)
-    return domain_of(job.instance, both)
+    """The instance's domain as it is now, or None; a conflict where its name or UUID is somebody else's."""
+    domain = hypervisor.domain(job.instance.uid)
+    if domain is None or domain.name != job.instance.domain:
+        # A name is one domain's alone, so it is looked up only where the UUID has not led to it.
+        named = hypervisor.domain_by_name(job.instance.domain)
+        return domain_of(job.instance, tuple(one for one in (domain, named) if one is not None))
+    return domain_of(job.instance, (domain,))
 
 
-def _vanished(job):
+def vanished(job):
     return Kvm2Error(CONFLICT, "create", f"domain {job.instance.domain}", "it was removed meanwhile", "Stop whatever else manages it, then run again.")
 
 
@@ -190,14 +159,13 @@ def _nobody_else(hypervisor, job):
         raise Kvm2Error(CONFLICT, "create", f"domain {job.instance.domain}", "somebody else created it meanwhile", "Run again.")
 
 
-def still_definable(hypervisor, job, wall_clock):
-    """An unreferenced overlay may be gone before long once it is old: right before the define it is looked at again."""
+def still_definable(hypervisor, job, look, wall_clock):
+    """An unreferenced overlay may be gone before long once it is old: right before the define it is looked at again. look: looks.shared_look()"""
     obj = f"overlay {job.overlay} of {job.instance.domain}"
     volume = hypervisor.volume(job.pool, job.overlay)
     if volume is None:
         raise Kvm2Error(TRANSIENT, "use", obj, "it is not there", "Run kvm2_overlay, then this again.")
-    found = look_around(hypervisor)[1]
-    users = found.users_of(volume.path)
+    users = look()[1].users_of(volume.path)
     if users:
         raise Kvm2Error(CONFLICT, "use", obj, "it is in use: " + "; ".join(str(user) for user in users), "Run kvm2_overlay, then this again.")
     age = clock.age(hypervisor, volume, wall_clock)

@@ -4,7 +4,7 @@
 """The declared deletion of instances: one implementation for kvm2_domain, kvm2_gc and everything that finishes an interrupted one.
 
 The order is what makes it safe against creators, replacers, collectors and kills: declare, stop, delete the volumes while the domain still
-names them, undefine, destroy what was started meanwhile, sweep up, look again.
+names them, undefine, destroy what was started meanwhile, sweep up, look again. Several instances take each step together, over one look around.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from .._policy import domain_read, mark, names, references
 from .._policy.domain_spec import console_log_path
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from .._policy.xml import parse
-from . import power
-from .pools import look_around
+from . import looks, power
 
 # Something may start the guest again each time that it is off; it rarely wins this often in a row.
 ROUNDS = 30
@@ -80,18 +79,24 @@ def delete_all(hypervisor, wanted, stop_mode, stop_timeout, clock, stopped=power
     clock gives seconds since the epoch, for the declaration.
     """
     done = {doomed.uid: [] for doomed in wanted}
-    errors = {}
-    going = [doomed for doomed in wanted if _attempt(hypervisor, errors, doomed, lambda one: _declare(hypervisor, one, clock, done[one.uid]))]
+    errors, going = {}, []
+    for some in looks.groups(wanted):
+        look = looks.shared_look(hypervisor)
+        going += _each(hypervisor, errors, some, lambda one, seen=look: _declare(hypervisor, one, seen, clock, done[one.uid]))
     outcome = stopped(hypervisor, {doomed.uid: doomed.domain for doomed in going if _is_active(hypervisor, doomed)}, stop_mode, stop_timeout)
     for uid, error in outcome.items():
         if error is not None:
             errors[uid] = error
         else:
             done[uid].append(("stop", "domain", next(doomed.domain for doomed in going if doomed.uid == uid)))
-    for doomed in going:
-        if doomed.uid not in errors:
-            _attempt(hypervisor, errors, doomed, lambda one: _finish(hypervisor, one, clock, done[one.uid]))
+    for some in looks.groups(doomed for doomed in going if doomed.uid not in errors):
+        _finish(hypervisor, some, errors, done)
     return {uid: (tuple(done[uid]), errors.get(uid)) for uid in done}
+
+
+def _each(hypervisor, errors, wanted, step):
+    """Take the step for each of them; returns those for which it went well."""
+    return [doomed for doomed in wanted if _attempt(hypervisor, errors, doomed, step)]
 
 
 def _attempt(hypervisor, errors, doomed, function):
@@ -123,7 +128,7 @@ def _ours(hypervisor, doomed, act):
     return domain, parsed
 
 
-def _declare(hypervisor, doomed, clock, done):
+def _declare(hypervisor, doomed, look, clock, done):
     domain, parsed = _ours(hypervisor, doomed, "delete")
     if domain is None:
         return
@@ -131,7 +136,7 @@ def _declare(hypervisor, doomed, clock, done):
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", f"it is on hold: {parsed.hold}", "Lift the hold first.")
     if doomed.finish and parsed.deleting is None:
         raise _created_anew(doomed)
-    inventory, found = look_around(hypervisor)
+    inventory, found = look()
     blocked = obstacles(inventory, found, doomed)
     if blocked:
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", "; ".join(blocked), "Remove what uses it first; nothing was changed.")
@@ -141,30 +146,47 @@ def _declare(hypervisor, doomed, clock, done):
         done.append(("declare", "domain", doomed.domain))
 
 
-def _finish(hypervisor, doomed, clock, done):
+def _finish(hypervisor, wanted, errors, done):
+    left = wanted
     for _attempt_number in range(ROUNDS):
-        domain, parsed = _ours(hypervisor, doomed, "delete")
-        if domain is None or not domain.persistent:
+        look, again = looks.shared_look(hypervisor), []
+        _each(hypervisor, errors, left, lambda one, seen=look, back=again: _undefine(hypervisor, one, seen, back, done[one.uid]))
+        left = again
+        if not left:
             break
-        if parsed.deleting is None:
-            raise _created_anew(doomed)
-        if domain.active:
-            _force_off(hypervisor, domain)
-            continue
-        _delete_named(hypervisor, domain, doomed, done)
-        again, parsed = _ours(hypervisor, doomed, "delete")
-        if again is None:
-            break
-        if parsed.deleting is None:
-            raise _created_anew(doomed)
-        _delete_console_log(hypervisor, doomed)
-        if hypervisor.undefine(doomed.uid):
-            done.append(("undefine", "domain", doomed.domain + _dropped(again, hypervisor.removes_console_logs())))
-        break
+    gone = _each(hypervisor, errors, [doomed for doomed in wanted if doomed.uid not in errors], lambda one: _end(hypervisor, one, done[one.uid]))
+    look = looks.shared_look(hypervisor)
+    swept = _each(hypervisor, errors, gone, lambda one: _sweep(hypervisor, one, look, done[one.uid]))
+    named = looks.once(lambda: _named(hypervisor, look()[0]))
+    _each(hypervisor, errors, swept, lambda one: _look_again(one, named, done[one.uid]))
+
+
+def _undefine(hypervisor, doomed, look, again, done):
+    """Delete its volumes, then undefine it. One that runs is switched off and put into `again`: what it uses is looked at anew."""
+    domain, parsed = _ours(hypervisor, doomed, "delete")
+    if domain is None or not domain.persistent:
+        return
+    if parsed.deleting is None:
+        raise _created_anew(doomed)
+    if domain.active:
+        _force_off(hypervisor, domain)
+        again.append(doomed)
+        return
+    _delete_named(hypervisor, domain, doomed, look, done)
+    domain, parsed = _ours(hypervisor, doomed, "delete")
+    if domain is None:
+        return
+    if parsed.deleting is None:
+        raise _created_anew(doomed)
+    _delete_console_log(hypervisor, doomed)
+    if hypervisor.undefine(doomed.uid):
+        done.append(("undefine", "domain", doomed.domain + _dropped(domain, hypervisor.removes_console_logs())))
+
+
+def _end(hypervisor, doomed, done):
     _destroy_left(hypervisor, doomed, done)
     # A guest that was started meanwhile has written another one.
     _delete_console_log(hypervisor, doomed)
-    _sweep(hypervisor, doomed, done)
 
 
 def _delete_console_log(hypervisor, doomed):
@@ -199,9 +221,9 @@ def _force_off(hypervisor, domain):
         raise error
 
 
-def _delete_named(hypervisor, domain, doomed, done):
+def _delete_named(hypervisor, domain, doomed, look, done):
     """Delete the volumes that the domain names and that carry its uid, while it still names them: no creator can take them for free ones."""
-    inventory, found = look_around(hypervisor)
+    inventory, found = look()
     blocked = obstacles(inventory, found, doomed)
     if blocked:
         raise Kvm2Error(CONFLICT, "delete", f"instance {doomed.domain}", "; ".join(blocked), "Remove what uses it first, then run again.")
@@ -229,22 +251,31 @@ def _destroy_left(hypervisor, doomed, done):
             done.append(("destroy", "domain", doomed.domain))
 
 
-def _sweep(hypervisor, doomed, done):
-    """This uid's other unreferenced overlays and seeds go whatever their age; then a last look for somebody who uses one of them."""
-    inventory, found = look_around(hypervisor)
-    swept = []
+def _sweep(hypervisor, doomed, look, done):
+    """This uid's other unreferenced overlays and seeds go whatever their age."""
+    inventory, found = look()
     for volume in own_volumes(inventory, doomed.uid):
         if volume.name not in doomed.keep and not found.users_of(volume.path) and hypervisor.delete_volume(volume.pool, volume.name):
-            swept.append(volume)
             done.append(("delete", _kind(volume.name), volume.name))
-    gone = {name for act, what, name in done if act == "delete"}
+
+
+def _named(hypervisor, inventory):
+    """{name of a file: (a domain that names it, its path)}, read afresh."""
+    listing, found = references.Listing(inventory), {}
     for domain in hypervisor.domains():
         for text in domain.xmls:
-            for path in references.paths_of_domain(parse(text), inventory):
-                if path.rpartition("/")[2] in gone:
-                    raise Kvm2Error(
-                        CONFLICT, "delete", f"instance {doomed.domain}", f"domain {domain.name} now names {path}, which was deleted",
-                        "Converge that domain with on_change: replace.")
+            found.update({path.rpartition("/")[2]: (domain.name, path) for path in references.paths_of_domain(parse(text), inventory, listing)})
+    return found
+
+
+def _look_again(doomed, named, done):
+    """A last look for somebody who uses what was deleted."""
+    for act, _what, name in done:
+        if act == "delete" and name in named():
+            user, path = named()[name]
+            raise Kvm2Error(
+                CONFLICT, "delete", f"instance {doomed.domain}", f"domain {user} now names {path}, which was deleted",
+                "Converge that domain with on_change: replace.")
 
 
 def _kind(name):

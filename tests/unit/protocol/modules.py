@@ -21,13 +21,14 @@ LOCAL = "qemu:///system"
 HOUR = 3600
 UID = names.derive_uid("edge", "one")
 INSTANCES = [{"name": "one"}]
+BOTH = [{"name": "one"}, {"name": "two"}]
 
 
 # -- the runs
 
 
-def make_overlay(hypervisor):
-    return run_module("overlay", hypervisor, fleet="edge", base=base_of(hypervisor.machine), instances=INSTANCES)
+def make_overlay(hypervisor, instances=INSTANCES):
+    return run_module("overlay", hypervisor, fleet="edge", base=base_of(hypervisor.machine), instances=instances)
 
 
 def make_domain(hypervisor, **given):
@@ -35,12 +36,21 @@ def make_domain(hypervisor, **given):
     return run_module("domain", hypervisor, **options)
 
 
-def create(hypervisor, later=0, state="running"):
-    overlay = make_overlay(hypervisor)
+def create(hypervisor, later=0, state="running", instances=INSTANCES):
+    overlay = make_overlay(hypervisor, instances)
     if overlay.failed:
         return overlay
     hypervisor.machine.advance(later)
-    return make_domain(hypervisor, instances=[{"name": "one", "overlay": overlay.overlays[0]["overlay"]}], state=state)
+    return make_domain(hypervisor, instances=_over(overlay), state=state)
+
+
+def _over(made):
+    """The instances over the overlays that were made for them."""
+    return [{"name": one["name"], "overlay": one["overlay"]} for one in made.overlays]
+
+
+def create_both(hypervisor):
+    return create(hypervisor, instances=BOTH)
 
 
 def create_late(hypervisor):
@@ -53,22 +63,29 @@ def restart(hypervisor):
     return make_domain(hypervisor, memory="256MiB", user_data="#!restarted\n", on_change="restart")
 
 
-def replace(hypervisor):
-    """On the newest base and with another seed."""
+def replace(hypervisor, instances=INSTANCES):
+    """On the newest base and with another seed, all at the same time."""
     base = newest_base_of(hypervisor.machine)
-    overlay = run_module("overlay", hypervisor, fleet="edge", base=base, instances=INSTANCES, replace=True)
+    overlay = run_module("overlay", hypervisor, fleet="edge", base=base, instances=instances, replace=True)
     if overlay.failed:
         return overlay
-    return make_domain(
-        hypervisor, instances=[{"name": "one", "overlay": overlay.overlays[0]["overlay"]}], user_data="#!replaced\n", on_change="replace")
+    return make_domain(hypervisor, instances=_over(overlay), user_data="#!replaced\n", on_change="replace", max_parallel="100%")
+
+
+def replace_both(hypervisor):
+    return replace(hypervisor, BOTH)
 
 
 def update(hypervisor):
     return make_domain(hypervisor, memory="256MiB", state="defined")
 
 
-def delete(hypervisor):
-    return run_module("domain", hypervisor, fleet="edge", instances=INSTANCES, state="absent")
+def delete(hypervisor, instances=INSTANCES):
+    return run_module("domain", hypervisor, fleet="edge", instances=instances, state="absent")
+
+
+def delete_both(hypervisor):
+    return delete(hypervisor, BOTH)
 
 
 def collect(hypervisor):
@@ -144,6 +161,12 @@ def off(machine):
     return machine
 
 
+def both_running(machine):
+    assert not create_both(FakeHypervisor(machine, LOCAL)).failed
+    machine.advance(3 * HOUR)
+    return machine
+
+
 def declared(machine):
     """A deletion was killed right after it was declared."""
     killed = FakeHypervisor(running(machine), LOCAL)
@@ -181,7 +204,7 @@ def job(run):
 
 
 def check_end(machine, runs, kinds, began_with):
-    asked_for_deletion = set(kinds) & {delete, collect_all, replace}
+    asked_for_deletion = set(kinds) & {delete, delete_both, collect_all, replace, replace_both}
     succeeded = not any(run.killed or run.result.failed for run in runs)
     for state in machine.domains.values():
         used = [path for text in (state.config, state.live) if text is not None for path in sources(text, machine)]
@@ -208,17 +231,17 @@ def check_model(machine):
         assert mark.why_not_ours(domain, mark.of_domain(domain)) is None
 
 
-def check_recovery(machine):
-    """A next run of create succeeds, at the second try at the latest, and then delete leaves nothing of the instance."""
+def check_recovery(machine, instances=INSTANCES):
+    """A next run of create succeeds, at the second try at the latest, and then delete leaves nothing of the instances."""
     hypervisor = FakeHypervisor(machine, LOCAL)
-    tries = [create(hypervisor)]
+    tries = [create(hypervisor, instances=instances)]
     if tries[-1].failed:
-        gone = delete(hypervisor)
+        gone = delete(hypervisor, instances)
         assert not gone.failed, gone.msg
-        tries.append(create(hypervisor))
+        tries.append(create(hypervisor, instances=instances))
     assert not tries[-1].failed, [done.msg for done in tries]
-    assert machine.domains[UID].active
-    gone = delete(hypervisor)
+    assert all(machine.domains[names.derive_uid("edge", one["name"])].active for one in instances)
+    gone = delete(hypervisor, instances)
     assert not gone.failed, gone.msg
     assert machine.domains == {}
     assert [path for path in machine.files if names.parse_instance_volume(path.rpartition("/")[2])] == []

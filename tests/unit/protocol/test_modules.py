@@ -11,10 +11,13 @@ import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
 from ansible_collections.egress.kvm2.plugins.module_utils._services import bases, converge, deletion
+from ansible_collections.egress.kvm2.plugins.module_utils._services.pools import look_around
 from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
 from ansible_collections.egress.kvm2.tests.unit.fake.machine import GIB
 from ansible_collections.egress.kvm2.tests.unit.protocol.modules import (
+    BOTH,
     HOUR,
+    both_running,
     check_end,
     check_mended,
     check_model,
@@ -23,9 +26,11 @@ from ansible_collections.egress.kvm2.tests.unit.protocol.modules import (
     collect,
     collect_all,
     create,
+    create_both,
     create_late,
     declared,
     delete,
+    delete_both,
     guest_data,
     job,
     just_defined,
@@ -34,6 +39,7 @@ from ansible_collections.egress.kvm2.tests.unit.protocol.modules import (
     off,
     old_overlay,
     replace,
+    replace_both,
     restart,
     retire,
     running,
@@ -133,25 +139,21 @@ def test_two_runs_of_which_one_restarts_or_replaces(with_newer, kinds, start):
     assert check_two(template, kinds, guest_data(template))
 
 
-def undefine_first(hypervisor, doomed, _clock, done):
+def undefine_first(hypervisor, wanted, _errors, _done):
     """The rejected order of a deletion."""
-    hypervisor.undefine(doomed.uid)
-    hypervisor.destroy(doomed.uid)
-    sweep_only(hypervisor, doomed, done)
-
-
-def sweep_only(hypervisor, doomed, _done):
-    """The end of a deletion without the last look."""
-    inventory, found = deletion.look_around(hypervisor)
-    for volume in deletion.own_volumes(inventory, doomed.uid):
-        if not found.users_of(volume.path):
-            hypervisor.delete_volume(volume.pool, volume.name)
+    for doomed in wanted:
+        hypervisor.undefine(doomed.uid)
+        hypervisor.destroy(doomed.uid)
+        inventory, found = look_around(hypervisor)
+        for volume in deletion.own_volumes(inventory, doomed.uid):
+            if not found.users_of(volume.path):
+                hypervisor.delete_volume(volume.pool, volume.name)
 
 
 @pytest.mark.parametrize(("module", "guard", "without", "kinds", "start"), [
     (converge, "still_definable", lambda *args: None, (create_late, collect), nothing),
     (deletion, "_finish", undefine_first, (create, delete), just_defined),
-    (deletion, "_sweep", sweep_only, (create, delete), young_overlay),
+    (deletion, "_look_again", lambda *args: None, (create, delete), young_overlay),
 ], ids=["age", "order", "last look"])
 def test_a_protocol_without_one_of_its_guards_is_found_out(published, monkeypatch, module, guard, without, kinds, start):
     monkeypatch.setattr(module, guard, without)
@@ -227,6 +229,40 @@ def test_three_runs_in_random_turns(with_newer, number):
     segments = [Segment(dice.randrange(3), calls=dice.choice((1, 2, 3, 5, 8, 13))) for _turn in range(60)]
     check_end(machine, play(machine, [job(kind) for kind in kinds], segments), kinds, set() if start is declared else guest_data(template))
     check_recovery(machine)
+
+
+# -- several instances, which share what is read for a step of theirs
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_runs_of_two_instances_in_random_turns(with_newer, number):
+    dice = random.Random(number)
+    start = dice.choice((nothing, both_running, both_running))
+    kinds = [dice.choice((create_both, replace_both, delete_both, delete_both, collect, collect_all, create, delete)) for _run in range(3)]
+    template = start(with_newer.copy())
+    machine = template.copy()
+    segments = [Segment(dice.randrange(3), calls=dice.choice((1, 2, 3, 5, 8, 13, 21))) for _turn in range(60)]
+    # A collection with one instance in its live set takes the other one.
+    deletes = set(kinds) & {delete, delete_both, replace_both, collect, collect_all}
+    check_end(machine, play(machine, [job(kind) if kind is not collect else (kind, None) for kind in kinds], segments), kinds,
+              set() if deletes else guest_data(template))
+    check_recovery(machine, BOTH)
+
+
+@pytest.mark.parametrize("kind", [create_both, delete_both, replace_both])
+def test_two_instances_killed_anywhere(with_newer, kind):
+    template = nothing(with_newer.copy()) if kind is create_both else both_running(with_newer.copy())
+    shapes = set()
+    for calls in pauses(template.copy, [job(kind)], 0):
+        machine = template.copy()
+        play(machine, [job(kind)], [Segment(0, calls=calls, kill=True)])
+        check_model(machine)
+        if shape(machine) not in shapes:
+            shapes.add(shape(machine))
+            (run,) = play(machine, [job(delete_both)], [])
+            assert not run.result.failed, run.result.msg
+            check_recovery(machine, BOTH)
+    assert len(shapes) > 5
 
 
 # -- bases

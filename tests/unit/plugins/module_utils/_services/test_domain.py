@@ -334,7 +334,8 @@ def test_wrong_options(hypervisor, given, word):
     assert failed.failed and failed.error["kind"] == "permanent" and word in failed.msg and hypervisor.calls == []
 
 
-@pytest.mark.parametrize("given", [{"wait": {"for": "running"}}, {"wait": {"for": "address"}, "state": "defined"}, {"wait": {"for": "address"}, "state": "absent"}])
+@pytest.mark.parametrize("given", [
+    {"wait": {"for": "running"}}, {"wait": {"for": "address"}, "state": "defined"}, {"wait": {"for": "address"}, "state": "absent"}])
 def test_what_waits_for_no_address_needs_no_network(hypervisor, given):
     assert not domain(hypervisor, networks=[], **given).failed
 
