@@ -13,7 +13,7 @@ import traceback
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._host import ending, libvirt_connection, libvirt_hypervisor, python_libraries, storage, turn
+from .._host import ending, libvirt_connection, libvirt_hypervisor, storage, turn
 from .._host.controller import ControllerWatch
 from .._host.deadline import Deadline
 from .._host.ending import EndedEarly, end_now
@@ -21,7 +21,6 @@ from .._host.journal import Journal, who
 from .._host.status import StatusFile
 from .._policy import names, progress
 from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
-from .._policy.packages import library_hint
 from .._policy.xml import LXML_IMPORT_ERROR
 from .._services import clock
 from .._services.service import Context, StartOver
@@ -211,6 +210,8 @@ def _require_libraries():
     problems = {"libvirt": libvirt_connection.LIBVIRT_IMPORT_ERROR, "lxml": LXML_IMPORT_ERROR}
     missing = [library for library, problem in problems.items() if problem is not None]
     if missing:
+        from .._host import python_libraries
+        from .._policy.packages import library_hint
         reasons = "; ".join(problems[library].strip().splitlines()[-1] for library in missing)
         raise Kvm2Error(
             PERMANENT, "load", f"the Python {'library' if len(missing) == 1 else 'libraries'} {' and '.join(missing)}",

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 
-from .._policy.domain_spec import CONSOLE_LOGS
+from .._policy.names import CONSOLE_LOGS
 
 
 def tail(path, length):

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from .._policy import network_checks
-from .._policy.host_state import Node
-from .._policy.model import Network, Pool, Volume
+from .._policy.model import Network, Node, Pool, Volume
 from .._policy.xml import parse
 
 _UNITS = {"bytes": 1, "B": 1, "KiB": 1024, "MiB": 1024 ** 2, "GiB": 1024 ** 3, "TiB": 1024 ** 4}

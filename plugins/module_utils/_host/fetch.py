@@ -10,8 +10,6 @@ import os
 import ssl
 import threading
 import time
-from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Mapping, Optional
 from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin
 
@@ -34,43 +32,6 @@ _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MOST_REDIRECTS = 10
 _NO_HEAD = {403, 404, 405, 501}
-
-
-def _nothing():
-    """What is called in waits where nobody wants to stop them."""
-
-
-@dataclass(frozen=True)
-class FetchOptions:
-    """As in ansible.builtin.get_url; timeout in seconds, for each wait on the network.
-
-    headers, user, password and client certificate are for one server, that of the URL they are given with: a redirect to another one goes
-    without them.  pinned: a checksum tells whether the right thing came, so that a redirect from https to http may be followed.
-    check_stop: called in each wait; what it raises ends the fetch.
-    """
-
-    timeout: float = 30
-    headers: Mapping[str, str] = field(default_factory=dict)
-    client_cert: Optional[str] = None
-    client_key: Optional[str] = None
-    validate_certs: bool = True
-    use_proxy: bool = True
-    username: Optional[str] = None
-    password: Optional[str] = None
-    force_basic_auth: bool = False
-    http_agent: Optional[str] = None
-    ca_path: Optional[str] = None
-    pinned: bool = False
-    check_stop: Callable[[], Any] = _nothing
-
-    def for_url(self, url, given_for):
-        """These options for a request to `url`, where they were given for the URL `given_for`."""
-        if http_text.same_server(given_for, url):
-            return self
-        return replace(self, headers={}, username=None, password=None, force_basic_auth=False, client_cert=None, client_key=None)
-
-    def unpinned(self):
-        return replace(self, pinned=False)
 
 
 class Interrupted(Kvm2Error):

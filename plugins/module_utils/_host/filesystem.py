@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from .._policy.space import Filesystem
+from .._policy.model import Filesystem
 from . import storage
 
 
 def statistics(path):
-    """space.Filesystem of the one a path lies on, read at this moment; None where the path cannot be seen."""
+    """model.Filesystem of the one a path lies on, read at this moment; None where the path cannot be seen."""
     try:
         size, blocks, free, available, files, files_available = storage.touch("statvfs", path)
     except OSError:

@@ -14,7 +14,8 @@ import os
 import pwd
 import re
 
-from .._policy.host_state import GuestsService, HostState, Kvm, Node, User
+from .._policy.host_state import GuestsService, HostState, Kvm, User
+from .._policy.model import Node
 from . import storage, storage_worker
 
 KVM_GET_API_VERSION, KVM_API_VERSION = 0xAE00, 12

@@ -177,7 +177,7 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def removes_console_logs(self):
-        """Can this process remove the files in domain_spec.CONSOLE_LOGS? They are root's, on the machine of the daemon."""
+        """Can this process remove the files in names.CONSOLE_LOGS? They are root's, on the machine of the daemon."""
 
     @abstractmethod
     def delete_console_log(self, path):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .._policy.model import HostFacts
-from . import convert, daemon_limits, filesystem, holes, qemu_img
+from . import convert, filesystem
 from .hypervisor import Hypervisor
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
@@ -67,11 +67,13 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
     def backing_chain(self, path):
         if self._run_command is None or not self.is_local():
             return None
+        from . import qemu_img
         return qemu_img.backing_chain(path)
 
     def dig_holes(self, path):
         if self._run_command is None or not self.is_local():
             return "its file is on another machine"
+        from . import holes
         return holes.dig(self._run_command, path)
 
     @reads
@@ -85,6 +87,7 @@ class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
             capabilities_xml=self._call("read", "read", obj, self._conn.getCapabilities))
 
     def daemon_limits(self):
+        from . import daemon_limits
         return daemon_limits.limits(self._run_command) if self.is_local() else None
 
     @reads

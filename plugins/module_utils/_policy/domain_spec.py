@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from .errors import InvalidInput
+from .names import CONSOLE_LOGS
 
 # Where libvirt's daemon for logs may write on every distribution. Not *.log: that is logrotate's, which would leave pieces behind.
-CONSOLE_LOGS = "/var/log/libvirt/qemu"
 
 # Begins the alias of a device that an operator gave as XML.
 EXTRA_PREFIX = "ua-kvm2-"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import FrozenSet, Mapping, Optional, Tuple
 
+from .model import Node
+
 
 @dataclass(frozen=True)
 class User:
@@ -20,28 +22,6 @@ class User:
 
     def __str__(self):
         return self.name or f"uid {self.uid}"
-
-
-@dataclass(frozen=True)
-class Node:
-    """A folder or device. mode: permission bits.  acl: does it carry an access list, which the mode alone does not tell.  label: SELinux's."""
-
-    path: str
-    uid: int
-    gid: int
-    mode: int
-    acl: bool = False
-    label: Optional[str] = None
-
-    def allows(self, user, bit):
-        """May the user (a User) read (4), write (2), enter or run (1) it, by its mode?"""
-        if user.uid == 0:
-            return True
-        if user.uid == self.uid:
-            return bool(self.mode >> 6 & bit)
-        if self.gid == user.gid or self.gid in user.groups:
-            return bool(self.mode >> 3 & bit)
-        return bool(self.mode & bit)
 
 
 @dataclass(frozen=True)

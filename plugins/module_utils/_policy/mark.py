@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Optional, Union
 
 from . import names
 from .errors import InvalidInput
+from .timestamps import format_time, parse_time
 from .xml import etree, parse
 
 URI = "urn:egress:kvm2:instance:1"
@@ -22,9 +21,6 @@ CLOCK_SKEW = 300
 
 _CHILDREN = ("managed", "fleet", "name", "uid", "host", "createdAt", "generation", "base", "seed", "deleting", "hold", "run", "macs", "options")
 _REQUIRED = ("managed", "fleet", "name", "uid", "createdAt")
-_TIME_RE = re.compile(
-    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?(?:Z|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d))",
-    re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -54,28 +50,6 @@ class Unreadable:
     """A mark that is there and cannot be believed: the domain is reported and never touched."""
 
     why: str
-
-
-def format_time(seconds):
-    return datetime.fromtimestamp(int(seconds), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_time(text):
-    """Seconds since the epoch of an RFC 3339 time, or None."""
-    # By hand, since what datetime.fromisoformat takes differs between Python releases.
-    match = _TIME_RE.fullmatch(text.strip())
-    if match is None:
-        return None
-    fraction, sign, hours, minutes = match["fraction"], match["sign"], match["hours"], match["minutes"]
-    offset = 0 if sign is None else (int(hours) * 3600 + int(minutes) * 60) * (1 if sign == "+" else -1)
-    if abs(offset) >= 86400 or int(minutes or 0) > 59:
-        return None
-    try:
-        parsed = datetime.strptime(match["time"].upper(), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
-    except ValueError:
-        return None
-    seconds = parsed.timestamp() - offset + (float(fraction) if fraction else 0)
-    return seconds if seconds > 0 else None
 
 
 def to_element(mark):

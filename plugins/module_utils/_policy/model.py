@@ -8,11 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from .host_state import Node
-
 # Domain states, as libvirt's virDomainState numbers them.
 STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 FILE_POOLS = ("dir", "fs", "netfs")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A folder or device. mode: permission bits.  acl: does it carry an access list, which the mode alone does not tell.  label: SELinux's."""
+
+    path: str
+    uid: int
+    gid: int
+    mode: int
+    acl: bool = False
+    label: Optional[str] = None
+
+    def allows(self, user, bit):
+        """May the user (a User) read (4), write (2), enter or run (1) it, by its mode?"""
+        if user.uid == 0:
+            return True
+        if user.uid == self.uid:
+            return bool(self.mode >> 6 & bit)
+        if self.gid == user.gid or self.gid in user.groups:
+            return bool(self.mode >> 3 & bit)
+        return bool(self.mode & bit)
 
 
 @dataclass(frozen=True)
@@ -136,3 +156,18 @@ class Inventory:
     unreadable: Tuple[Tuple[str, str], ...] = ()
     inactive_pools: Tuple[str, ...] = ()
     unrefreshed: Tuple[Tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Filesystem:
+    """Figures of the filesystem below a pool, sizes in bytes.
+
+    available and inodes_available are what an ordinary user can still take; free also counts what is kept for root. inodes is None where the
+    filesystem does not count them.
+    """
+
+    capacity: int
+    free: int
+    available: int
+    inodes: Optional[int]
+    inodes_available: Optional[int]

@@ -11,6 +11,7 @@ from typing import Optional
 from . import image_kinds
 from .errors import InvalidInput
 from .qcow2_header import CORRUPT, DATA_FILE, DIRTY, MAGIC, Header, Malformed, parse_header
+from .virtual_size import check_virtual_size
 
 # How much of an image's beginning the inspector needs; fewer bytes only where the file itself is shorter.
 HEAD = 65536
@@ -73,13 +74,6 @@ def inspect(head, length, declared, obj, max_virtual_size=None):
     info = _qcow2_info(head, length, obj) if found == "qcow2" else _raw_info(length, obj)
     check_virtual_size(info.virtual_size, max_virtual_size, obj)
     return info
-
-
-def check_virtual_size(size, limit, obj):
-    """Raise InvalidInput where a virtual size is above the limit, both in bytes or None."""
-    if limit is not None and size is not None and size > limit:
-        raise InvalidInput(
-            obj, f"its virtual size of {size} bytes is above the limit of {limit} bytes", "Raise max_virtual_size if the image is right.")
 
 
 def _raw_info(length, obj):

@@ -12,21 +12,6 @@ FILESYSTEM, LIBVIRT = "filesystem", "libvirt"
 
 
 @dataclass(frozen=True)
-class Filesystem:
-    """Figures of the filesystem below a pool, sizes in bytes.
-
-    available and inodes_available are what an ordinary user can still take; free also counts what is kept for root. inodes is None where the
-    filesystem does not count them.
-    """
-
-    capacity: int
-    free: int
-    available: int
-    inodes: Optional[int]
-    inodes_available: Optional[int]
-
-
-@dataclass(frozen=True)
 class Space:
     """All sizes in bytes.
 

@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
-from .._host import fetch, local, source
-from .._policy import names, qcow2, record
-from .._policy.mark import format_time
+from .._host import local
+from .._policy import names, record
 from .._policy.model import Pool
 from .._policy.plan import Action, Plan
-from . import bases, image_content, image_options, transfer
-from .image_import import Importer, check_sparse, read_back
+from .._policy.timestamps import format_time
+from .._policy.virtual_size import check_virtual_size
+from . import bases, image_options
 from .image_options import Checksum
 from .pools import sees_pool, usable_pool
 from .service import Service, StartOver
+
+# What only an import needs is loaded by the functions that begin one: Ansible sends source, and compiling all of it would take longer than
+# everything that a call with a cached base has to do.
 
 # How often an image that changed under the fetch, or whose server cannot go on in the middle, is fetched from its start.
 _TRIES = 3
@@ -25,14 +28,14 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Seen:
-    """published: the bases that may be used.  why: the reason to import where there are none; length and info: of what would come."""
+    """published: the bases that may be used.  why: the reason to import where there are none; length and info (qcow2.ImageInfo): of what would come."""
 
     pool: Pool
     checksum: Optional[Checksum]
     published: Tuple[bases.Published, ...]
     why: str = ""
     length: Optional[int] = None
-    info: Optional[qcow2.ImageInfo] = None
+    info: Optional[Any] = None
 
 
 class ImageService(Service):
@@ -56,14 +59,16 @@ class ImageService(Service):
                 seen = self._look(hypervisor)
         if seen.published:
             chosen = record.choose(seen.published)
-            qcow2.check_virtual_size(chosen.record.virtual_size, self.options.max_virtual_size, f"base {chosen.name} in pool {self.options.pool}")
+            check_virtual_size(chosen.record.virtual_size, self.options.max_virtual_size, f"base {chosen.name} in pool {self.options.pool}")
             if self.options.verify == "always":
+                from .image_import import read_back
                 here = sees_pool(hypervisor, seen.pool)
                 for one in seen.published:
                     read_back(hypervisor, one.volume, one.record.size, one.record.digest, self.context, here and local.exists(one.volume.path))
             return seen
+        from . import image_content, image_import
         if self.options.sparse:
-            check_sparse(hypervisor, seen.pool)
+            image_import.check_sparse(hypervisor, seen.pool)
         length, info = image_content.look(self.options)
         return replace(seen, length=length, info=info)
 
@@ -78,15 +83,21 @@ class ImageService(Service):
         checksum = self._resolve(found)
         identity = record.identity(options.key, options.format, str(checksum) if checksum else None, None if checksum else options.source_name)
         matching = tuple(one for one in found if record.matches(identity, one.name, one.record))
-        if options.present and options.refresh and checksum is None and matching and self._has_changed(record.choose(matching)):
-            return Seen(pool, checksum, (), f"the URL no longer gives what base {record.choose(matching).name} was made from")
+        if options.present and options.refresh and checksum is None and matching:
+            from . import image_source
+            newest = record.choose(matching)
+            if image_source.has_changed(options, newest.record, self.context):
+                return Seen(pool, checksum, (), f"the URL no longer gives what base {newest.name} was made from")
         return Seen(pool, checksum, matching, f"no base of {options.key} with this identity is published")
 
     def _resolve(self, found):
         """The Checksum with its digest known, or None where nothing is pinned."""
         options = self.options
         if options.checksum is None:
-            return Checksum("sha256", digest=self._digest_of_src()) if options.src is not None else None
+            if options.src is None:
+                return None
+            from . import image_source
+            return Checksum("sha256", digest=image_source.digest_of_file(options, self.context))
         if options.checksum.digest is not None:
             return options.checksum
         recorded = [
@@ -95,32 +106,8 @@ class ImageService(Service):
             and one.record.checksum.startswith(f"{options.checksum.algorithm}:")]
         if recorded and not (options.refresh and options.present):
             return replace(options.checksum, digest=record.choose(recorded).record.checksum.partition(":")[2])
-        text = fetch.read_text(options.checksum.url, options.fetch_sums)
-        return replace(options.checksum, digest=record.find_checksum(text, options.file_name, options.checksum.algorithm))
-
-    def _digest_of_src(self):
-        opened = source.open_file(self.options.src)
-        try:
-            return transfer.digest_of(
-                transfer.watched(opened.blocks(), opened.length, "fetch", self.context.progress, self.context.check_stop))
-        finally:
-            opened.close()
-
-    def _has_changed(self, newest):
-        """Does the URL give something else than what that Published base was made from?"""
-        options, known = self.options, newest.record
-        unchanged = fetch.is_unchanged(options.url, options.fetch, known.etag, known.last_modified)
-        if unchanged is None:
-            self.context.warn(
-                f"The server of {options.source_name} gives neither ETag nor Last-Modified: the whole image is fetched to see whether it changed.")
-            opened = fetch.open_source(options.url, options.fetch)
-            try:
-                algorithm, _colon, digest = known.fetched.partition(":")
-                unchanged = digest == transfer.digest_of(
-                    transfer.watched(opened.blocks(), opened.length, "fetch", self.context.progress, self.context.check_stop), algorithm)
-            finally:
-                opened.close()
-        return not unchanged
+        from . import image_source
+        return replace(options.checksum, digest=image_source.digest_of_list(options))
 
     def _take_turn(self, hypervisor, seen):
         """Of several runs here that want the same image one fetches it, while the others wait, for half of their time at the most."""
@@ -206,16 +193,10 @@ class ImageService(Service):
                 raise bases.conflict("remove", f"base {one.name} in pool {pool} (its record is removed: it gets no new overlays)", users)
 
     def _import(self, hypervisor, seen, plan):
-        actions = {action.act: action for action in plan.actions}
-        options = self.options
-        if self.context.deadline is not None:
-            self.context.deadline.working_on(
-                "finish within its timeout the import of", f"{options.source_name} into pool {options.pool} on {hypervisor.uri}")
-        pool_path = seen.pool.path if sees_pool(hypervisor, seen.pool) else None
-        importer = Importer(hypervisor, options, seen.pool, seen.checksum, self.context)
+        from .._host import fetch
+        from . import image_import
         try:
-            with image_content.Content(options, seen.checksum, pool_path, self.context) as content:
-                return importer.run(actions["create"].payload["name"], content, lambda act: self.context.did(actions[act]))
+            return image_import.import_image(hypervisor, self.options, seen, plan, self.context)
         except fetch.Interrupted as error:
             self._tries -= 1
             if not self._tries:

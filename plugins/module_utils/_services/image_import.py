@@ -12,6 +12,7 @@ from .._host import local
 from .._policy import record, volume_xml
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import bases, transfer
+from .image_content import Content
 from .pools import sees_pool
 
 # Of a full disk in a sparse stream libvirt 11.3 dies, while 9.0 and 12.8 report it: measured, and nothing in between is trusted.
@@ -19,6 +20,19 @@ from .pools import sees_pool
 _SPARSE_STREAMS = ((9000000, 9001000), (12008000, 10 ** 9))
 # A longer ETag is done without, so that the record stays small.
 _LONGEST_VALIDATOR = 1024
+
+
+def import_image(hypervisor, options, seen, plan, context):
+    """Do the plan: the Published base. options: image_options.ImageOptions; seen: image.Seen; context: service.Context.
+
+    fetch.Interrupted where the source broke off and may be had from its start."""
+    if context.deadline is not None:
+        context.deadline.working_on("finish within its timeout the import of", f"{options.source_name} into pool {options.pool} on {hypervisor.uri}")
+    actions = {action.act: action for action in plan.actions}
+    pool_path = seen.pool.path if sees_pool(hypervisor, seen.pool) else None
+    importer = Importer(hypervisor, options, seen.pool, seen.checksum, context)
+    with Content(options, seen.checksum, pool_path, context) as content:
+        return importer.run(actions["create"].payload["name"], content, lambda act: context.did(actions[act]))
 
 
 class Importer:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Optional
 from urllib.parse import unquote, urlsplit
 
-from .._host.fetch import FetchOptions
+from .._host.fetch_options import FetchOptions
 from .._policy import http_text, names
 from .._policy.errors import InvalidInput
 from .._policy.sums import HEX_LENGTH

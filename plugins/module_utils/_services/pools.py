@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 
 from .._host import local
-from .._policy import references
 from .._policy.errors import PERMANENT, Kvm2Error
 from .._policy.model import FILE_POOLS, Inventory
 
@@ -81,6 +80,8 @@ def take_inventory(hypervisor, refresh=True):
 
 def look_around(hypervisor, ignore_pools=()):
     """(model.Inventory, references.References) of everything this hypervisor holds, read afresh."""
+    # Loaded here, since most calls that have nothing to do never look: Ansible sends source, and compiling it is the larger part of such a call.
+    from .._policy import references
     inventory = take_inventory(hypervisor)
     if not hypervisor.is_local():
         return inventory, references.used_files(inventory, ignore_pools=ignore_pools)

@@ -13,11 +13,12 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import fetch
+from ansible_collections.egress.kvm2.plugins.module_utils._host.fetch_options import FetchOptions
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, InvalidInput, Kvm2Error
 from ansible_collections.egress.kvm2.tests.unit import certificates, odd_server
 
 DATA = bytes(range(256)) * 8192
-OPTIONS = fetch.FetchOptions(timeout=5, use_proxy=False)
+OPTIONS = FetchOptions(timeout=5, use_proxy=False)
 
 
 @contextlib.contextmanager

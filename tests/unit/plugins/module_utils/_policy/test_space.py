@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, space, space_checks
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Pool, Volume
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Filesystem, Pool, Volume
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.need import Needed
 
 GIB = 1024 ** 3
@@ -27,7 +27,7 @@ def overlay(name="a", capacity=4 * GIB, allocation=GIB, fleet="edge"):
 
 def measured(volumes=(), needed=0, reserve=("percent", 5), f_bavail=None, pool=POOL, later=0, **more):
     """The Space; f_bavail makes it one whose filesystem is seen, of the pool's size."""
-    seen = None if f_bavail is None else space.Filesystem(pool.capacity, pool.available, f_bavail, 1000, 500)
+    seen = None if f_bavail is None else Filesystem(pool.capacity, pool.available, f_bavail, 1000, 500)
     return space.measure(pool, volumes, Needed(needed, later, 4, "as the test asks"), reserve, filesystem=seen, **more)
 
 
