@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import os
-import stat
-
 from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
+from . import storage, streaming
 
 # What libvirt's protocol takes in one message, so that each block read is one block sent.
 BLOCK = 262120
@@ -46,16 +44,19 @@ class Source:
         self._handle.close()
 
 
-def open_file(path):
-    """The Source of a regular file on this machine."""
+def open_file(path, check_stop=storage.nothing):
+    """The Source of a regular file on this machine. check_stop(): called in each wait for it; what it raises ends that."""
     name = f"file {path}"
+    worker = storage.start(check_stop)
     try:
-        # A named pipe would block the opening.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with streaming.told(path, "open"):
+            found = worker.ask(streaming.PATIENCE, "open_regular", path)
+        if found is None:
+            raise InvalidInput(name, "it is not a regular file", "Copy the image into a file.")
+        return Source(name, streaming.Stream(worker, found[0], path), found[1])
     except OSError as error:
+        worker.close()
         raise Kvm2Error(PERMANENT, "read", name, error.strerror or error, "src names a file on the machine the module runs on.") from error
-    facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode):
-        os.close(descriptor)
-        raise InvalidInput(name, "it is not a regular file", "Copy the image into a file.")
-    return Source(name, os.fdopen(descriptor, "rb"), facts.st_size)
+    except BaseException:
+        worker.close()
+        raise

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 
 from .._policy.errors import PERMANENT, QUOTA, Kvm2Error
+from . import storage, streaming
 from .source import Source
 
 _LOOK_EACH = 4 * 1024 ** 2
@@ -16,69 +16,96 @@ _LOOK_EACH = 4 * 1024 ** 2
 _RESERVE = 256 * 1024 ** 2
 
 
-def spool(blocks, name, folder=None, pool_path=None, at_least=0):
+def spool(blocks, name, folder=None, pool_path=None, at_least=0, check_stop=storage.nothing):
     """A source.Source with the content of `blocks`, in an unnamed file; its space is looked at before and while it is written.
 
     folder: where the file is made, an operator's choice. Without it: the pool's folder where that is on this machine (pool_path) and its
     filesystem makes files that never have a name, so that no refresh lists them; else the folder for temporary files.
     at_least: bytes that are to come at the least. Where the file lies on the pool's filesystem, room for the same content in the pool is kept.
+    check_stop(): called in each wait for the storage; what it raises ends that. A process of its own has the file.
     """
-    where, handle = _open(folder, pool_path)
+    worker = storage.start(check_stop)
     try:
-        _fill(blocks, name, handle, where, pool_path, at_least)
-        length = handle.tell()
-        handle.seek(0)
+        where, descriptor = _open(worker, folder, pool_path)
+        length = _File(worker, descriptor, name, where, pool_path).fill(blocks, at_least)
+        return Source(name, streaming.Stream(worker, descriptor, where), length)
     except BaseException:
-        handle.close()
+        worker.close()
         raise
-    return Source(name, handle, length)
 
 
-def _open(folder, pool_path):
-    """(folder, file) of a new unnamed file."""
+def _open(worker, folder, pool_path):
+    """(folder, the worker's descriptor) of a new unnamed file."""
     if folder is None and pool_path is not None:
-        descriptor = _nameless(pool_path)
-        if descriptor is not None:
-            return pool_path, os.fdopen(descriptor, "w+b", 0)
+        descriptor = _made(worker, "nameless", pool_path)
+        if not isinstance(descriptor, OSError):
+            return pool_path, descriptor
     where = folder or tempfile.gettempdir()
+    for how in ("nameless", "removed"):
+        descriptor = _made(worker, how, where)
+        if not isinstance(descriptor, OSError):
+            return where, descriptor
+    raise Kvm2Error(
+        PERMANENT, "use", f"tmpdir {where}", descriptor.strerror or descriptor, "Give a folder that exists and can be written.") from descriptor
+
+
+def _made(worker, how, folder):
+    """A descriptor, or the OSError."""
     try:
-        # Without a buffer, since closing would try once more to write what a full disk did not take.
-        return where, tempfile.TemporaryFile(dir=where, buffering=0)
+        with streaming.told(folder, "make a file on"):
+            return worker.ask(streaming.PATIENCE, how, folder)
     except OSError as error:
-        raise Kvm2Error(PERMANENT, "use", f"tmpdir {where}", error.strerror or error, "Give a folder that exists and can be written.") from error
+        return error
 
 
-def _nameless(folder):
-    """Descriptor of a file that never has a name, or None where the filesystem makes none."""
-    try:
-        return os.open(folder, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return None
+class _File:
+    """The file while it is written."""
 
+    def __init__(self, worker, descriptor, name, where, pool_path):
+        self._worker, self._descriptor, self._name, self._where, self._pool_path = worker, descriptor, name, where, pool_path
 
-def _fill(blocks, name, handle, where, pool_path, at_least):
-    shares = pool_path is not None and os.stat(pool_path).st_dev == os.fstat(handle.fileno()).st_dev
-    looked_at = written = 0
-    _require(handle, at_least * (2 if shares else 1), name, where)
-    try:
+    def _ask(self, what, *arguments):
+        with streaming.told(self._where, "write to"):
+            return self._worker.ask(streaming.PATIENCE, what, *arguments)
+
+    def fill(self, blocks, at_least):
+        """The length of what was written."""
+        shares = self._pool_path is not None and self._ask("is_beside", self._pool_path, self._descriptor)
+        looked_at = written = 0
+        self._require(at_least * (2 if shares else 1))
+        try:
+            for block in self._written(blocks):
+                written += len(block)
+                if written - looked_at >= _LOOK_EACH:
+                    self._require(written if shares else 0)
+                    looked_at = written
+        except OSError as error:
+            raise self._no_room(error.strerror or error) from error
+        return written
+
+    def _written(self, blocks):
+        """The blocks, each once it is written; the next one is made meanwhile."""
+        last = None
         for block in blocks:
-            view = memoryview(block)
-            while len(view):
-                view = view[handle.write(view):]
-            written += len(block)
-            if written - looked_at >= _LOOK_EACH:
-                _require(handle, written if shares else 0, name, where)
-                looked_at = written
-    except OSError as error:
-        raise _no_room(name, where, error.strerror or error) from error
+            if last is not None:
+                self._end()
+                yield last
+            last = block
+            with streaming.told(self._where, "write to"):
+                self._worker.begin(streaming.PATIENCE, "write", self._descriptor, block)
+        if last is not None:
+            self._end()
+            yield last
 
+    def _end(self):
+        with streaming.told(self._where, "write to"):
+            self._worker.end(streaming.PATIENCE)
 
-def _require(handle, wanted, name, where):
-    stat = os.fstatvfs(handle.fileno())
-    room = stat.f_bavail * stat.f_frsize - min(_RESERVE, stat.f_blocks * stat.f_frsize // 20)
-    if room < wanted or room <= 0:
-        raise _no_room(name, where, f"there is room for {max(0, room)} more bytes, and {wanted or 'more'} are needed")
+    def _require(self, wanted):
+        available, size = self._ask("room", self._descriptor)
+        room = available - min(_RESERVE, size // 20)
+        if room < wanted or room <= 0:
+            raise self._no_room(f"there is room for {max(0, room)} more bytes, and {wanted or 'more'} are needed")
 
-
-def _no_room(name, where, cause):
-    return Kvm2Error(QUOTA, "spool", f"{name} in {where}", cause, "Free space there, or give a tmpdir with more room.")
+    def _no_room(self, cause):
+        return Kvm2Error(QUOTA, "spool", f"{self._name} in {self._where}", cause, "Free space there, or give a tmpdir with more room.")

@@ -10,6 +10,7 @@ interpreter has neither, holds nothing of the module open but its two pipes, and
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import marshal
 import os
@@ -27,6 +28,12 @@ from . import storage_worker
 PATIENCE = 20.0
 # And a killed process to be gone.
 LEAVE = 2.0
+# Between two looks whether anybody still wants to wait.
+LOOK = 0.5
+
+
+def nothing():
+    """What is called in waits where nobody wants to stop them."""
 
 
 class NoAnswer(Exception):
@@ -38,12 +45,16 @@ class Ended(NoAnswer):
 
 
 class Worker:
-    """One process of storage_worker. Not for several threads at once."""
+    """One process of storage_worker. Not for several threads at once.
 
-    def __init__(self):
+    check_stop: called in each wait; what it raises ends that, and the worker is to be closed then. answers: the descriptor from which it is read."""
+
+    def __init__(self, check_stop=nothing):
+        self.check_stop = check_stop
+        self.status = None
         source = storage_worker.__spec__.loader.get_source(storage_worker.__name__)
         requests, self._requests = os.pipe()
-        self._answers, answers = os.pipe()
+        self.answers, answers = os.pipe()
         actions = [
             (os.POSIX_SPAWN_DUP2, requests, 0), (os.POSIX_SPAWN_DUP2, answers, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
         try:
@@ -53,35 +64,75 @@ class Worker:
                 sys.executable, [sys.executable, "-I", "-S", "-c", source], os.environ, file_actions=actions, setpgroup=0)
         except OSError:
             os.close(self._requests)
-            os.close(self._answers)
+            os.close(self.answers)
             raise
         finally:
             os.close(requests)
             os.close(answers)
+        # One that is stuck takes no more than its pipe does.
+        os.set_blocking(self._requests, False)
 
     def ask(self, patience, name, *arguments):
         """What the worker's function of that name returns; raises what it raises. NoAnswer after `patience` seconds, and it is of no use then."""
+        self.begin(patience, name, *arguments)
+        return self.end(patience)
+
+    def begin(self, patience, name, *arguments):
+        """Ask, and leave the answer to end(), so that the worker works meanwhile."""
+        data, until = memoryview(storage_worker.pack((name, arguments))), time.monotonic() + patience
+        try:
+            while data:
+                self._await(self._requests, select.POLLOUT, until)
+                with contextlib.suppress(BlockingIOError):
+                    data = data[os.write(self._requests, data):]
+        except OSError as error:
+            raise self._ended(error) from error
+
+    def end(self, patience):
         until = time.monotonic() + patience
         try:
-            os.write(self._requests, storage_worker.pack((name, arguments)))
             length = int.from_bytes(self._read(storage_worker.LENGTH, until), "big")
             good, *rest = marshal.loads(self._read(length, until))
         except OSError as error:
-            self.abandon()
-            raise Ended(f"its helper ended: {error.strerror or error}") from error
+            raise self._ended(error) from error
         if good:
             return rest[0]
         raise OSError(*rest)
 
-    def _read(self, size, until):
-        data, poll = b"", select.poll()
-        poll.register(self._answers, select.POLLIN)
-        while len(data) < size:
+    def bare(self, size, patience):
+        """At most so many bytes of what its function `send` writes; b"" at the end of the file. OSError as reading it raises."""
+        self._await(self.answers, select.POLLIN, time.monotonic() + patience)
+        block = os.read(self.answers, size)
+        if not block and self.status is None:
+            self._wait_for_end(LEAVE)
+        if not block and self.status != 0:
+            if self.status is None or not os.WIFEXITED(self.status):
+                raise self._ended("something ended it in the middle")
+            code = os.WEXITSTATUS(self.status)
+            raise OSError(code, os.strerror(code))
+        return block
+
+    def _ended(self, cause):
+        self.abandon()
+        return Ended(f"its helper ended: {getattr(cause, 'strerror', None) or cause}")
+
+    def _await(self, descriptor, event, until):
+        poll = select.poll()
+        poll.register(descriptor, event)
+        while True:
             left = until - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
+            if left <= 0:
                 self.abandon()
                 raise NoAnswer
-            block = os.read(self._answers, size - len(data))
+            if poll.poll(min(left, LOOK) * 1000):
+                return
+            self.check_stop()
+
+    def _read(self, size, until):
+        data = b""
+        while len(data) < size:
+            self._await(self.answers, select.POLLIN, until)
+            block = os.read(self.answers, size - len(data))
             if not block:
                 raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
             data += block
@@ -90,10 +141,13 @@ class Worker:
     def close(self):
         """End it, and kill it where it does not end by itself; one that is stuck in the kernel stays behind until the storage answers."""
         self._close_pipes()
-        until = time.monotonic() + LEAVE
+        self._wait_for_end(LEAVE)
+        self._kill()
+
+    def _wait_for_end(self, seconds):
+        until = time.monotonic() + seconds
         while not self._is_reaped() and time.monotonic() < until:
             threading.Event().wait(0.005)
-        self._kill()
 
     def kill(self):
         """End it in the middle of what it is asked, from another thread than the one that asks."""
@@ -107,8 +161,8 @@ class Worker:
     def _close_pipes(self):
         if self._requests is not None:
             os.close(self._requests)
-            os.close(self._answers)
-            self._requests = self._answers = None
+            os.close(self.answers)
+            self._requests = self.answers = None
 
     def _kill(self):
         if not self._is_reaped():
@@ -120,8 +174,9 @@ class Worker:
     def _is_reaped(self):
         if self.pid is not None:
             try:
-                if os.waitpid(self.pid, os.WNOHANG)[0] == self.pid:
-                    self.pid = None
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid == self.pid:
+                    self.pid, self.status = None, status
             except ChildProcessError:
                 self.pid = None
         return self.pid is None
@@ -148,7 +203,7 @@ class _Shared:
             try:
                 return self._ask_again(patience, name, *arguments)
             except Ended as problem:
-                raise _no_helper(problem) from problem
+                raise no_helper(problem) from problem
             except NoAnswer as problem:
                 self.dead.append(_mount(about))
                 raise _dead(about, f"no answer within {patience:g} s") from problem
@@ -184,17 +239,18 @@ class _Shared:
 _SHARED = _Shared()
 
 
-def start():
+def start(check_stop=nothing):
+    """A Worker of one's own, to be closed. Kvm2Error where none can be started."""
     _LEFT[:] = [worker for worker in _LEFT if not worker._is_reaped()]
     if not sys.executable:
-        raise _no_helper("this Python does not know its own path")
+        raise no_helper("this Python does not know its own path")
     try:
-        return Worker()
+        return Worker(check_stop)
     except OSError as error:
-        raise _no_helper(error.strerror or error) from error
+        raise no_helper(error.strerror or error) from error
 
 
-def _no_helper(cause):
+def no_helper(cause):
     return Kvm2Error(
         TRANSIENT, "start", f"the helper process {sys.executable or 'python'} that looks at the pools' storage", cause,
         "Look at the memory and the limits of processes of the machine.")
@@ -213,7 +269,7 @@ def run(command, path, patience):
     try:
         return worker.ask(patience, "run", list(command))
     except Ended as problem:
-        raise _no_helper(problem) from problem
+        raise no_helper(problem) from problem
     except NoAnswer as problem:
         raise _dead(path, f"no answer within {patience:g} s") from problem
     finally:

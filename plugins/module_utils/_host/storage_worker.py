@@ -9,11 +9,14 @@ standard output, each as 4 bytes of length and the marshalled values: (name of a
 
 from __future__ import annotations
 
+import errno
 import marshal
 import os
 import stat as modes
 
 LENGTH = 4
+# What a pipe is given at once.
+PIPED_AT_ONCE = 1024 ** 2
 # Small enough to be still in the processor's cache when it is hashed.
 HASHED_AT_ONCE = 256 * 1024
 _HASHED = {}
@@ -106,6 +109,72 @@ def hash_on(descriptor, most):
     return done, _HASHED[descriptor].hexdigest()
 
 
+def open_regular(path):
+    """(descriptor, bytes) of a regular file, None for anything else."""
+    # A named pipe would block the opening.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    facts = os.fstat(descriptor)
+    if not modes.S_ISREG(facts.st_mode):
+        os.close(descriptor)
+        return None
+    return descriptor, facts.st_size
+
+
+def send(descriptor):
+    """Write all of a file to standard output, bare; the process ends with it, its code is 0 or the errno of what went wrong."""
+    at = 0
+    try:
+        while True:
+            sent = _send_some(descriptor, at)
+            if not sent:
+                os._exit(0)
+            at += sent
+    except OSError as error:
+        os._exit(error.errno)
+
+
+def _send_some(descriptor, at):
+    try:
+        return os.sendfile(1, descriptor, at, PIPED_AT_ONCE)
+    except OSError as error:
+        # Some filesystems, and pipes of older kernels, cannot.
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+    block = os.pread(descriptor, PIPED_AT_ONCE, at)
+    write(1, block)
+    return len(block)
+
+
+def nameless(folder):
+    """Descriptor of a new file in a folder that never has a name; OSError where the filesystem makes none."""
+    return os.open(folder, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def removed(folder):
+    """Descriptor of a new file in a folder that has lost its name at once."""
+    path = os.path.join(folder, f".kvm2-spool-{os.urandom(8).hex()}")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.unlink(path)
+    return descriptor
+
+
+def write(descriptor, block):
+    view = memoryview(block)
+    while view:
+        view = view[os.write(descriptor, view):]
+
+
+def is_beside(path, descriptor):
+    """Is an open file on the filesystem of that path?"""
+    return os.stat(path).st_dev == os.fstat(descriptor).st_dev
+
+
+def room(descriptor):
+    """(bytes available, bytes in all) on the filesystem of an open file."""
+    found = os.fstatvfs(descriptor)
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
 def run(command):
     """(exit code, standard output as bytes) of a program; what it says on standard error is left out."""
     reader, writer = os.pipe()
@@ -131,8 +200,9 @@ def _program(name):
 
 
 FUNCTIONS = {
-    function.__name__: function
-    for function in (realpath, realpaths, exists, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, hash_on, run)}
+    function.__name__: function for function in (
+        realpath, realpaths, exists, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, hash_on, open_regular, send,
+        nameless, removed, write, is_beside, room, run)}
 
 
 def answer(request):

@@ -91,7 +91,7 @@ class Content:
             head, blocks = transfer.take_head(decompress.decompressed(blocks, kind, self.name, self._most()), qcow2.HEAD)
         # What is wrong with its beginning is said before the rest is fetched.
         self._inspect(head, None if len(head) >= qcow2.HEAD else len(head))
-        self._spooled = spool.spool(blocks, self.name, self._options.tmpdir, self._pool_path, self._source.length or 0)
+        self._spooled = spool.spool(blocks, self.name, self._options.tmpdir, self._pool_path, self._source.length or 0, self._context.check_stop)
         self.check()
         self.length = self._spooled.length
         self.info = self._inspect(head, self.length)
@@ -137,7 +137,7 @@ class LastSector:
 
 
 def open_source(options):
-    return fetch.open_source(options.url, options.fetch) if options.url is not None else source.open_file(options.src)
+    return fetch.open_source(options.url, options.fetch) if options.url is not None else source.open_file(options.src, options.fetch.check_stop)
 
 
 def look(options):
@@ -147,7 +147,7 @@ def look(options):
         length, head = fetch.probe(options.url, options.fetch, qcow2.HEAD)
         name = f"URL {http_text.shown(options.url)}"
     else:
-        opened = source.open_file(options.src)
+        opened = source.open_file(options.src, options.fetch.check_stop)
         try:
             name, length = opened.name, opened.length
             head = transfer.take_head(opened.blocks(), qcow2.HEAD)[0][:qcow2.HEAD]

@@ -12,7 +12,7 @@ from . import transfer
 
 def digest_of_file(options, context):
     """Hex sha256 of the file `src`. options: image_options.ImageOptions; context: service.Context."""
-    return _digest(source.open_file(options.src), "sha256", context)
+    return _digest(source.open_file(options.src, context.check_stop), "sha256", context)
 
 
 def digest_of_list(options):

@@ -4,21 +4,33 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
+import resource
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import source, spool
+from ansible_collections.egress.kvm2.plugins.module_utils._host import source, spool, storage
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
 
 BLOCKS = [b"a" * 100_000, b"b" * 200_000]
 
 
+def answer(monkeypatch, **answers):
+    """Have the helper's functions of these names answered by others, which get what the helper would."""
+    real = storage.Worker.ask
+
+    def ask(worker, patience, name, *arguments):
+        return answers[name](*arguments) if name in answers else real(worker, patience, name, *arguments)
+    monkeypatch.setattr(storage.Worker, "ask", ask)
+
+
 def room(monkeypatch, *free):
     """Let the filesystem have so many bytes free, one figure for each look; it is large enough for a reserve of 256 MiB."""
     figures = list(free)
-    monkeypatch.setattr(
-        spool.os, "fstatvfs", lambda _fd: SimpleNamespace(f_bavail=figures.pop(0) if len(figures) > 1 else figures[0], f_frsize=1, f_blocks=10 ** 12))
+    answer(monkeypatch, room=lambda _descriptor: (figures.pop(0) if len(figures) > 1 else figures[0], 10 ** 12))
+
+
+def refuse(_folder):
+    raise OSError(95, "Operation not supported")
 
 
 @pytest.mark.parametrize("chosen", ["tmpdir", "pool", None])
@@ -37,12 +49,19 @@ def test_a_filesystem_without_nameless_files_is_not_littered(tmp_path, monkeypat
     pool.mkdir()
     other.mkdir()
     monkeypatch.setattr(spool.tempfile, "gettempdir", lambda: str(other))
-    monkeypatch.setattr(spool, "_nameless", lambda folder: None)
-    made = []
-    real = spool.tempfile.TemporaryFile
-    monkeypatch.setattr(spool.tempfile, "TemporaryFile", lambda dir, buffering: made.append(dir) or real(dir=dir, buffering=buffering))
-    spool.spool(iter(BLOCKS), "image", None, str(pool)).close()
-    assert made == [str(other)]
+    made, real = [], storage.Worker.ask
+
+    def ask(worker, patience, name, *arguments):
+        if name == "nameless":
+            refuse(*arguments)
+        if name == "removed":
+            made.append(arguments)
+        return real(worker, patience, name, *arguments)
+    monkeypatch.setattr(storage.Worker, "ask", ask)
+    spooled = spool.spool(iter(BLOCKS), "image", None, str(pool))
+    assert made == [(str(other),)] and os.listdir(other) == os.listdir(pool) == []
+    assert b"".join(spooled.blocks()) == b"".join(BLOCKS)
+    spooled.close()
 
 
 def test_a_folder_that_is_not_there(tmp_path):
@@ -67,16 +86,22 @@ def test_beside_the_pool_room_for_a_second_copy_is_kept(tmp_path, monkeypatch):
         spool.spool(iter(BLOCKS), "image", None, str(tmp_path))
     assert caught.value.kind == "quota"
     room(monkeypatch, reserve + 10 ** 6, reserve + 150_000)
-    monkeypatch.setattr(spool.os, "stat", lambda _path: SimpleNamespace(st_dev=-1))
+    answer(monkeypatch, is_beside=lambda _path, _descriptor: False)
     spool.spool(iter(BLOCKS), "image", str(tmp_path), str(tmp_path)).close()
 
 
-def test_a_disk_that_is_full_all_the_same(monkeypatch):
-    monkeypatch.setattr(spool, "_open", lambda *given: ("/dev", open("/dev/full", "wb", 0)))
-    room(monkeypatch, 10 ** 12)
-    with pytest.raises(Kvm2Error, match="No space left on device") as caught:
-        spool.spool(iter(BLOCKS), "image", "/dev")
-    assert caught.value.kind == "quota" and "tmpdir" in caught.value.hint
+@pytest.mark.parametrize("most", [150_000, 250_000])
+def test_a_disk_that_is_full_all_the_same(monkeypatch, tmp_path, most):
+    real = storage.start
+
+    def small(*arguments):
+        worker = real(*arguments)
+        resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (most, most))
+        return worker
+    monkeypatch.setattr(storage, "start", small)
+    with pytest.raises(Kvm2Error, match="File too large") as caught:
+        spool.spool(iter(BLOCKS), "image", str(tmp_path))
+    assert caught.value.kind == "quota" and "tmpdir" in caught.value.hint and str(tmp_path) in caught.value.object
 
 
 def test_a_source_that_fails_fails_the_spooling(tmp_path):
@@ -98,10 +123,12 @@ def test_files(tmp_path):
     opened.close()
 
 
-@pytest.mark.parametrize("change, word", [(lambda path: path.write_bytes(b"x" * 700_000), "gave more"), (lambda path: os.truncate(path, 9), "gave 9")])
+@pytest.mark.parametrize("change, word", [
+    (lambda path: path.write_bytes(b"x" * 8_000_001), "gave more"), (lambda path: os.truncate(path, 9), "announced 8000000 bytes and gave [0-9]")])
 def test_a_file_that_changes_while_it_is_read(tmp_path, change, word):
     path = tmp_path / "image"
-    path.write_bytes(b"x" * 600_000)
+    # More than is read ahead.
+    path.write_bytes(b"x" * 8_000_000)
     opened = source.open_file(str(path))
     change(path)
     with pytest.raises(Kvm2Error, match=word) as caught:

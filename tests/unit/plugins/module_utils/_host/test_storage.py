@@ -46,8 +46,8 @@ def stuck(tmp_path):
 
 
 class ShortLived(storage.Worker):
-    def __init__(self):
-        super().__init__()
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
         os.kill(self.pid, signal.SIGKILL)
 
 
