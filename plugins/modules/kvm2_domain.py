@@ -421,7 +421,8 @@ options:
         description:
           - V(none) does not wait. V(running) waits until the domain runs. V(address) waits until a guest has an address that is
             neither loopback nor link-local, for which each instance needs one of O(networks). V(agent) waits until the guest's agent answers.
-          - A lease that has not run out counts for V(address), also where the guest got it before it was started anew.
+          - Of a guest that this run starts, a lease that was there before the start counts once the guest has asked for it anew, or where it never
+            runs out. Of one that runs already each lease counts that has not run out.
           - A guest that is off, crashed, asleep or paused is not waited for, unless libvirt has paused it for a moment. The failure names
             its state, what each source reported, and the last lines of its console where the module can read its log. So whatever a guest
             prints there, secrets too, is in the output of Ansible. Where an earlier log of the same C(uid) was left, its lines may be among them.

@@ -161,6 +161,11 @@ class Hypervisor(ABC):
         """Addresses of a running guest, as model.Address. source: lease, agent or arp. Unknown yet is an empty tuple."""
 
     @abstractmethod
+    def leases(self):
+        """{(MAC address in lower case, address): when it runs out, in seconds since the epoch of the DHCP server's machine, 0 for never} of the leases
+        of all networks that have not run out. A network that cannot tell has none."""
+
+    @abstractmethod
     def agent_answers(self, uuid):
         """Does the guest's agent answer?"""
 

@@ -288,6 +288,22 @@ class DomainCalls(Connection):
             return None
 
     @reads
+    def leases(self):
+        found, obj = {}, f"leases of {self.uri}"
+        # A daemon without networks has no driver for them.
+        for network in self._find(
+                classify.NO_SUPPORT, "read", obj, self._conn.listAllNetworks, libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE) or ():
+            self._step()
+            try:
+                leases = network.DHCPLeases()
+            except libvirt.libvirtError as error:
+                if self._is_lost():
+                    raise self._error("read", "read", obj, error) from error
+                continue
+            found.update({(lease["mac"].lower(), lease["ipaddr"]): int(lease["expirytime"] or 0) for lease in leases})
+        return found
+
+    @reads
     def agent_answers(self, uuid):
         # An agent may know of no interface, and one that forbids this question is taken for none.
         return self._interfaces(uuid, "agent") is not None

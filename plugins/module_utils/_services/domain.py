@@ -11,7 +11,7 @@ from dataclasses import replace
 from .._host import filesystem
 from .._policy import domain_read, names, overlays, references
 from .._policy.errors import CONFLICT, PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
-from . import change, converge, deletion, requirements, starting, waiting
+from . import change, converge, deletion, looks, requirements, starting, waiting
 from . import clock as pool_clock
 from .deletion import Doomed
 from .domain_steps import DomainSteps
@@ -134,7 +134,8 @@ class DomainService(DomainSteps):
         self._create(hypervisor, plan, [target for target in others if not target.there])
         self._each([target for target in others if target.there], lambda target: self._converge(hypervisor, plan, target))
         self._stop(hypervisor, plan, others)
-        self._each(others, lambda target: self._power_on(hypervisor, plan, target))
+        leases = looks.once(hypervisor.leases)
+        self._each(others, lambda target: self._power_on(hypervisor, plan, target, leases))
         self._wait(hypervisor, others)
         self._roll(hypervisor, plan, rolled, before)
         return self._result(hypervisor, seen, plan)
@@ -168,7 +169,8 @@ class DomainService(DomainSteps):
         self._each_looking(hypervisor, targets, lambda target, look: change.prepare(hypervisor, *moved(target), look, self.context.clock))
         self._stop(hypervisor, plan, targets)
         self._each_looking(hypervisor, targets, lambda target, look: change.switch(hypervisor, *moved(target), look, self.context.clock))
-        self._each(targets, lambda target: self._start_changed(hypervisor, plan, target))
+        leases = looks.once(hypervisor.leases)
+        self._each(targets, lambda target: self._start_changed(hypervisor, plan, target, leases))
         self._wait(hypervisor, [target for target in targets if self._changes[target.instance.uid].starts])
 
     def _check_given(self, target):
@@ -178,9 +180,10 @@ class DomainService(DomainSteps):
                 TRANSIENT, "replace", f"domain {target.instance.domain}", f"the overlay {target.given} is not there, or in use",
                 "Run kvm2_overlay with replace: true, and pass on the overlay it returns."))
 
-    def _start_changed(self, hypervisor, plan, target):
+    def _start_changed(self, hypervisor, plan, target, leases):
         moved = self._changes[target.instance.uid]
         if moved.starts:
+            self._note_leases(target, leases)
             starting.start_checked(hypervisor, moved.job)
             self._did(plan, target)("start", "domain")
         starting.look_back(hypervisor, moved.job, moved.starts)

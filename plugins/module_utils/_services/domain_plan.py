@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Dict
+from typing import Dict, Mapping
 from urllib.parse import urlsplit
 
 from .._policy import addresses, domain_interface, domain_read, domain_xml, mark, names, specification
@@ -56,6 +56,8 @@ class DomainPlan(Service):
             self._check_wait(params["wait"]["for"])
         self._jobs: Dict[str, converge.Job] = {}
         self._changes: Dict[str, change.Change] = {}
+        # By uid, of the guests that this run has started: waiting.left_leases() of before.
+        self._former_leases: Dict[str, Mapping] = {}
 
     def _check_wait(self, what):
         without = [instance.name for instance in self.instances if not self.wanted[instance.uid].interfaces]

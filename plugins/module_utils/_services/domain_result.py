@@ -102,7 +102,8 @@ class DomainResult(DomainPlan):
                 failed = self.state == "running" and self.params["wait"]["for"] in ("address", "agent") and not self._went_well(target)
                 with waiting.agents_bounded(hypervisor, (domain.uuid,) if failed else ()):
                     found = waiting.known_addresses(
-                        hypervisor, domain.uuid, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid], self.params["wait"]["family"])
+                        hypervisor, domain.uuid, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid], self.params["wait"]["family"],
+                        self._former_leases.get(target.instance.uid))
             if target.problem is None:
                 shown.append(self._shown(target, plan, seen, domain, found=found))
             if self.state == "running" and self.params["wait"]["for"] != "none" and self._went_well(target):

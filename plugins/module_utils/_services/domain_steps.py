@@ -115,7 +115,7 @@ class DomainSteps(DomainResult):
             change.undo(hypervisor, moved)
         return self._went_well(target)
 
-    def _power_on(self, hypervisor, plan, target):
+    def _power_on(self, hypervisor, plan, target, leases):
         job, did = self._jobs[target.instance.uid], self._did(plan, target)
         acts = {action.act for action in plan.of(target.instance.name).actions if action.what == "domain"}
         if "start" in acts:
@@ -124,6 +124,9 @@ class DomainSteps(DomainResult):
             if target.there and target.domain.state == "crashed" and target.domain.active:
                 _refuse_to_lose(hypervisor.domain(target.instance.uid) or target.domain, "restart")
                 hypervisor.destroy(target.instance.uid)
+            if not target.there or not target.domain.managed_save:
+                # A saved guest goes on with the address that it had.
+                self._note_leases(target, leases)
             starting.start(hypervisor, job)
             did("start", "domain")
         if "resume" in acts:
@@ -132,12 +135,20 @@ class DomainSteps(DomainResult):
         if acts & {"define", "redefine", "start", "resume"}:
             starting.look_back(hypervisor, job, self.state == "running")
 
+    def _note_leases(self, target, leases):
+        """Before its start: what it has a lease for by then, it has not asked for itself."""
+        uid = target.instance.uid
+        if "lease" in self.sources[uid]:
+            self._former_leases[uid] = waiting.left_leases(leases(), self.wanted[uid].macs)
+
     def _wait(self, hypervisor, targets):
         what = self.params["wait"]["for"]
         if self.state != "running" or what == "none":
             return
         guests = {
-            target.instance.uid: waiting.Guest(target.instance.domain, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid])
+            target.instance.uid: waiting.Guest(
+                target.instance.domain, self.wanted[target.instance.uid].macs, self.sources[target.instance.uid],
+                self._former_leases.get(target.instance.uid, {}))
             for target in targets if self._went_well(target)}
         outcome = waiting.wait_all(hypervisor, guests, what, self.wait_timeout, self.params["wait"]["family"])
         for target in targets:

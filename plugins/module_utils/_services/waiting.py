@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Tuple
+from dataclasses import dataclass, field
+from typing import Mapping, Tuple
 
 from .._policy import addresses, console
 from .._policy.errors import CONFLICT, QUOTA, TRANSIENT, Kvm2Error
@@ -25,21 +25,43 @@ _PASSING = ("migration", "save", "dump", "snapshot", "starting up", "shutting do
 
 @dataclass(frozen=True)
 class Guest:
-    """One that is waited for: the domain's name, the MAC addresses of its interfaces, and the sources that can know its addresses, best first."""
+    """One that is waited for: the domain's name, the MAC addresses of its interfaces, and the sources that can know its addresses, best first.
+
+    former: leases that were there before it was started, as left_leases() gives them.
+    """
 
     name: str
     macs: Tuple[str, ...]
     sources: Tuple[str, ...]
+    former: Mapping[Tuple[str, str], int] = field(default_factory=dict)
 
 
-def known_addresses(hypervisor, uuid, macs, sources, family=None):
-    """Usable addresses of our interfaces: those of the sources up to the first that knows one of the family, or any where that is None."""
+def left_leases(leases, macs):
+    """Those of Hypervisor.leases() that the interfaces with these MAC addresses have, but for the endless ones, which look the same once renewed."""
+    ours = {mac.lower() for mac in macs}
+    return {lease: until for lease, until in leases.items() if lease[0] in ours and until}
+
+
+def known_addresses(hypervisor, uuid, macs, sources, family=None, former=None):
+    """Usable addresses of our interfaces: those of the sources up to the first that knows one of the family, or any where that is None.
+
+    former: leases that count only once they were renewed.
+    """
     found = ()
     for source in sources:
-        found += hypervisor.addresses(uuid, source)
+        found += tuple(entry for entry, renewed in _told(hypervisor, uuid, source, former or {}) if renewed)
         if addresses.usable(found, macs, family):
             break
     return addresses.usable(found, macs)
+
+
+def _told(hypervisor, uuid, source, former):
+    """(model.Address, is it of this life of the guest?) of everything that the source tells. A DHCP server puts off the end of each lease that it renews."""
+    told = hypervisor.addresses(uuid, source)
+    doubtful = source == "lease" and any((entry.mac.lower(), entry.address) in former for entry in told)
+    now = hypervisor.leases() if doubtful else {}
+    keys = [(entry.mac.lower(), entry.address) for entry in told]
+    return [(entry, not doubtful or key not in former or now.get(key) != former[key]) for entry, key in zip(told, keys)]
 
 
 @contextmanager
@@ -95,7 +117,7 @@ def _is_there(hypervisor, uuid, guest, domain, what, family):
     if what == "agent":
         return hypervisor.agent_answers(uuid)
     if what == "address":
-        known = known_addresses(hypervisor, uuid, guest.macs, guest.sources, family)
+        known = known_addresses(hypervisor, uuid, guest.macs, guest.sources, family, guest.former)
         return bool(addresses.usable(known, guest.macs, family))
     return domain.state in ("running", "blocked")
 
@@ -117,7 +139,7 @@ def trouble(hypervisor, name, domain, what):
 
 def _too_late(hypervisor, uuid, guest, what, timeout, family):
     domain = hypervisor.domain(uuid)
-    seen = [f"{source}: {_reported(hypervisor, uuid, guest.macs, source)}" for source in guest.sources]
+    seen = [f"{source}: {_reported(hypervisor, uuid, guest, source)}" for source in guest.sources]
     if "agent" not in guest.sources:
         seen.append("its agent answers" if hypervisor.agent_answers(uuid) else "its agent does not answer")
     wanted = f" with an {_FAMILY_TEXTS[family]} address" if what == "address" and family else ""
@@ -130,10 +152,12 @@ def _too_late(hypervisor, uuid, guest, what, timeout, family):
 _FAMILY_TEXTS = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
-def _reported(hypervisor, uuid, macs, source):
+def _reported(hypervisor, uuid, guest, source):
     """The addresses of our interfaces that a source reports, also those that do not count, such as link-local ones."""
-    ours = {mac.lower() for mac in macs}
-    found = [entry.address for entry in hypervisor.addresses(uuid, source) if entry.mac.lower() in ours]
+    ours = {mac.lower() for mac in guest.macs}
+    found = [
+        entry.address + ("" if renewed else " (of before its start)")
+        for entry, renewed in _told(hypervisor, uuid, source, guest.former) if entry.mac.lower() in ours]
     if found or source != "agent":
         return ", ".join(found) or "none"
     return "none" if hypervisor.agent_answers(uuid) else "it does not answer"

@@ -272,6 +272,10 @@ class Guests:
         return tuple(Address(mac, address, 24, source) for mac, address in zip(macs, state.guest.addresses, strict=False))
 
     @recorded
+    def leases(self):
+        return dict(self.machine.leases)
+
+    @recorded
     def agent_answers(self, uuid):
         state = self.machine.domains.get(parse_uid(uuid))
         return state is not None and state.active and state.guest.agent is not None

@@ -139,6 +139,8 @@ class Machine:
         self.files, self.pools, self.domains, self.networks, self.bridges = {}, {}, {}, {}, set()
         self.guest = Guest()
         self.started = 0
+        # {(MAC address, address): when it runs out} of leases, for guests whose addresses are leases that can be renewed.
+        self.leases = {}
         # {path: bytes} of consoles' logs, which are no files of a pool.
         self.consoles = {}
         self.nwfilters = ("clean-traffic", "no-mac-spoofing")

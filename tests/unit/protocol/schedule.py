@@ -16,7 +16,7 @@ from ansible_collections.egress.kvm2.tests.unit.fake.calls import WRITING, Kille
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
 
 # What a run learns from these cannot be changed by another run of ours, so a switch right before one of them is the same as one after it.
-INDIFFERENT = frozenset(("host", "networks", "domain_capabilities", "pools", "pool", "addresses", "refresh_pool"))
+INDIFFERENT = frozenset(("host", "networks", "domain_capabilities", "pools", "pool", "addresses", "leases", "refresh_pool"))
 LIMIT = 5000
 
 

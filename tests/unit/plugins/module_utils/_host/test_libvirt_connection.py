@@ -355,3 +355,20 @@ def test_a_close_that_hangs_is_cut_and_said(connection, monkeypatch):
     freed.set()
     monkeypatch.undo()
     assert connection.close() is True
+
+
+def test_leases_of_all_networks_are_told_by_mac_and_address(deadline, monkeypatch):
+    hypervisor = LibvirtHypervisor("test:///default", deadline)
+    # The test driver has networks without leases.
+    assert hypervisor.leases() == {}
+    told = [
+        {"mac": "52:54:00:AA:00:01", "ipaddr": "192.0.2.7", "expirytime": 1700000000, "prefix": 24},
+        {"mac": "52:54:00:aa:00:01", "ipaddr": "2001:db8::7", "expirytime": 0, "prefix": 64}]
+    monkeypatch.setattr(libvirt_connection.libvirt.virNetwork, "DHCPLeases", lambda *_arguments: told)
+    assert hypervisor.leases() == {("52:54:00:aa:00:01", "192.0.2.7"): 1700000000, ("52:54:00:aa:00:01", "2001:db8::7"): 0}
+
+    def without_driver(*_arguments):
+        raise refusing(libvirt_domains.classify.NO_SUPPORT)
+    monkeypatch.setattr(libvirt_connection.libvirt.virConnect, "listAllNetworks", without_driver)
+    assert hypervisor.leases() == {}
+    hypervisor.close()

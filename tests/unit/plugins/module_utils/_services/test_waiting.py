@@ -75,6 +75,81 @@ def test_no_address_in_time_says_what_was_seen(hypervisor, given, family, seen):
     assert failed.instances[0]["primary_address"] is None
 
 
+# -- leases of an earlier life
+
+LEASED = (names.mac_address(UID, 0), "10.0.0.1")
+
+
+def leased(hypervisor, until=1000):
+    """Guests have an address at once: the lease that the one before has left, until it is renewed."""
+    guest(hypervisor, addresses=("10.0.0.1",))
+    hypervisor.machine.leases = {LEASED: until, (OTHER, "10.0.0.8"): 1000}
+
+
+def renew(hypervisor, nth):
+    """The guest asks for its lease before that question for its addresses."""
+    hypervisor.hook("addresses", lambda *_args: hypervisor.machine.leases.update({LEASED: 2000}), nth=nth)
+
+
+@pytest.mark.parametrize("before", ["absent", "defined", "crashed"])
+def test_a_lease_from_before_the_start_counts_once_it_is_renewed(hypervisor, before):
+    leased(hypervisor)
+    if before != "absent":
+        domain(hypervisor, state="defined" if before == "defined" else "running", wait={"for": "none"})
+    if before == "crashed":
+        hypervisor.machine.domain_state("edge.one").state = "crashed"
+    failed = domain(hypervisor, wait=wait_for("address"))
+    assert "lease: 10.0.0.1 (of before its start); agent: it does not answer" in failed.msg
+    assert failed.instances[0]["state"] == "provisioning" and failed.instances[0]["addresses"] == []
+    domain(hypervisor, state="stopped")
+    renew(hypervisor, 3)
+    done = domain(hypervisor, wait=wait_for("address"))
+    assert not done.failed, done.msg
+    assert done.instances[0]["primary_address"] == "10.0.0.1" and done.instances[0]["state"] == "running"
+
+
+def test_another_source_counts_beside_a_lease_from_before_the_start(hypervisor):
+    leased(hypervisor)
+    hypervisor.machine.guest.agent = ((None, "10.0.0.2"),)
+    done = domain(hypervisor, wait=wait_for("address"))
+    assert not done.failed, done.msg
+    assert done.instances[0]["primary_address"] == "10.0.0.2" and [entry["source"] for entry in done.instances[0]["addresses"]] == ["agent"]
+
+
+def test_a_guest_that_was_not_waited_for_has_no_address_of_its_earlier_life(hypervisor):
+    leased(hypervisor)
+    made = domain(hypervisor, wait={"for": "running"})
+    assert made.instances[0]["state"] == "provisioning" and made.instances[0]["primary_address"] is None
+
+
+@pytest.mark.parametrize("how", ["restart", "replace"])
+def test_a_lease_of_before_a_restart_counts_once_it_is_renewed(hypervisor, how):
+    leased(hypervisor)
+    domain(hypervisor, wait={"for": "none"})
+    failed = domain(hypervisor, user_data="#!other", on_change=how, wait=wait_for("address"))
+    assert "(of before its start)" in failed.msg
+    renew(hypervisor, 3)
+    assert not domain(hypervisor, user_data="#!third", on_change=how, wait=wait_for("address")).failed
+
+
+def test_a_lease_without_end_counts(hypervisor):
+    leased(hypervisor, 0)
+    assert not domain(hypervisor, wait=wait_for("address")).failed
+
+
+@pytest.mark.parametrize("how", ["runs", "paused", "saved"])
+def test_a_guest_that_goes_on_has_the_address_that_it_had(hypervisor, how):
+    leased(hypervisor)
+    domain(hypervisor, wait={"for": "none"})
+    if how == "paused":
+        hypervisor.machine.pause("edge.one")
+    if how == "saved":
+        hypervisor.machine.save("edge.one")
+    done = domain(hypervisor, wait=wait_for("address"))
+    assert not done.failed, done.msg
+    assert done.instances[0]["primary_address"] == "10.0.0.1"
+
+
 def test_the_agent(hypervisor):
     failed = domain(hypervisor, wait=wait_for("agent", source="lease"))
     assert "its agent does not answer" in failed.msg and failed.error["kind"] == "transient"
