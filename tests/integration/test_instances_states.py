@@ -17,7 +17,7 @@ PROGRAMS = sorted((Path(__file__).parent / "instances").glob("*.py"))
 FOLDER = "/srv/states"
 CODE = f"{FOLDER}-code"
 CLEAN = rf"""(
-virsh -q list --all --name | grep '^states\.\|^other$' | while read -r name; do
+virsh -q list --all --name | grep '^states[-.]\|^other$' | while read -r name; do
   virsh -q destroy "$name"; virsh -q undefine --managed-save --nvram --snapshots-metadata "$name"
 done
 virsh -q pool-destroy states; virsh -q pool-undefine states
@@ -52,7 +52,7 @@ def judge(lines, count):
 
 def boot(hypervisors, host):
     image = hypervisors.variables["nested_image"]
-    judge(run(hypervisors, host, f"booted.py {image['url']} {image['checksum']}"), 2)
+    judge(run(hypervisors, host, f"booted.py {image['url']} {image['checksum']}"), 3)
 
 
 def test_two_kinds_of_drift(hv1):

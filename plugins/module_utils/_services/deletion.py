@@ -45,7 +45,8 @@ class Doomed:
 def own_volumes(inventory, uid):
     """Overlays and seeds whose names carry this uid, in all pools."""
     found = []
-    for volume in references.each_file(inventory.volumes):
+    # Of all volumes only some are worth a closer look.
+    for volume in references.each_file(volume for volume in inventory.volumes if uid in volume.name):
         parsed = names.parse_instance_volume(volume.name)
         if parsed is not None and parsed.uid == uid:
             found.append(volume)

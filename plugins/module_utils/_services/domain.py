@@ -29,7 +29,7 @@ class DomainService(DomainSteps):
     def observe(self, hypervisor):
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
         inventory, found = look_around(hypervisor)
-        targets = tuple(self._target(hypervisor, instance, inventory, found) for instance in self.instances)
+        targets = tuple(self._target(instance, inventory, found) for instance in self.instances)
         # Its free space as it is after the refresh.
         pool = hypervisor.pool(self.pool) or pool
         if any(_lacks_room(target.domain) for target in targets):
@@ -70,7 +70,7 @@ class DomainService(DomainSteps):
         wanted = self.wanted.get(target.instance.uid)
         return wanted.macs if wanted else domain_read.macs(target.domain.any_xml)
 
-    def _target(self, hypervisor, instance, inventory, found):
+    def _target(self, instance, inventory, found):
         try:
             domain = domain_of(instance, inventory.domains)
             deleting = domain is not None and is_being_deleted(domain)
@@ -78,8 +78,6 @@ class DomainService(DomainSteps):
                 blocked = deletion.obstacles(inventory, found, Doomed(instance.fleet, instance.name, instance.uid))
                 if blocked:
                     raise Kvm2Error(CONFLICT, "delete", f"instance {instance.domain}", "; ".join(blocked), "Remove what uses it first; nothing was changed.")
-                # Read by itself it tells of snapshots and checkpoints too, which go with it.
-                domain = None if domain is None else hypervisor.domain(domain.uuid) or domain
             elif domain is not None:
                 return self._present(instance, domain, inventory, found)
             return Target(instance, domain, deleting, self._free_overlay(instance, inventory, found))

@@ -84,6 +84,26 @@ def console(failed):
     require(0 < len(lines) <= 20 and any("micro: ready" in line for line in lines), "no lines of its console", failed.msg)
 
 
+def former(host):
+    """The lease of its life before is no address of a guest that is started, until it asks for it anew."""
+    def off():
+        stopped = host.domain(state="stopped")
+        require(not stopped.failed and acts(stopped.actions) == ["stop domain"], getattr(stopped, "msg", stopped.actions))
+        mac = stopped.instances[0]["mac"]
+        left = {address: until for (owner, address), until in host.hypervisor.leases().items() if owner == mac}
+        require(len(left) == 1, "it has left no lease", left)
+        return left
+    off()
+    early = host.domain(wait={"for": "address", "timeout": "0s", "source": "lease"})
+    require(early.failed and "(of before its start)" in early.msg, getattr(early, "msg", early.instances))
+    require(early.instances[0]["state"] == "provisioning" and early.instances[0]["addresses"] == [], early.instances)
+    (address, until), = off().items()
+    there = host.domain(wait={"for": "address", "timeout": PATIENCE, "source": "lease"})
+    require(not there.failed and there.instances[0]["primary_address"] == address, getattr(there, "msg", there.instances))
+    now = host.hypervisor.leases()[there.instances[0]["mac"], address]
+    require(now > until, "the lease was not renewed", now, until)
+
+
 def fill(host, end):
     """Have the guest's shell write to its disk until the guest is paused for it. The console stays open meanwhile, or what is typed may be lost."""
     stream, typed = host.connection.newStream(), 0.0
@@ -131,12 +151,12 @@ def main():
     made = host.module("image", key="states", url=url, checksum=checksum, pool=POOL)
     require(not made.failed, getattr(made, "msg", ""))
     host.overlays(made.image["base"], capacity="1GiB")
-    # A lease of an earlier guest of that name would count.
+    # A lease of an earlier guest of that name would count for the runs that find this one running.
     with open(LEASES, "w", encoding="utf-8") as file:
         file.write("[]")
     created = host.domain()
     require(not created.failed, getattr(created, "msg", ""))
-    for part in (waits, full):
+    for part in (waits, former, full):
         part(host)
         print(f"{part.__name__}: as it should be", flush=True)
     host.remove()

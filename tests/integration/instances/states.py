@@ -20,7 +20,7 @@ from ansible_collections.egress.kvm2.plugins.module_utils._host.libvirt_hypervis
 from ansible_collections.egress.kvm2.tests.unit import running
 
 URI, POOL, FOLDER = "qemu:///system", "states", "/srv/states"
-# Each program has a fleet of its own: the lease of a guest outlives it, and the same instance would have its address at once.
+# Each program has a fleet of its own: the lease of a guest outlives it, and a run that finds the same instance running would take it.
 FLEET = f"states-{os.path.basename(sys.argv[0]).partition('.')[0]}"
 LONGEST = 1800
 # Names are new in each run, as the volumes of a former one may be there still.
