@@ -104,8 +104,8 @@ options:
         default: virtio
       vlan:
         description:
-          - The tag of the VLAN that the interface is in, V(1) to V(4094). On a bridge of the kernel it takes libvirt 11.0 or newer; on a network, one
-            that can tag frames, such as over an Open vSwitch.
+          - The tag of the VLAN that the interface is in, V(1) to V(4094). On a bridge of the kernel it takes libvirt 11.0 or newer and a bridge that
+            filters VLANs; on a network, one that can tag frames, such as over an Open vSwitch.
         type: int
       mtu:
         description:
@@ -302,8 +302,8 @@ options:
             default: virtio
           vlan:
             description:
-              - The tag of the VLAN that the interface is in, V(1) to V(4094). On a bridge of the kernel it takes libvirt 11.0 or newer; on a network, one
-                that can tag frames, such as over an Open vSwitch.
+              - The tag of the VLAN that the interface is in, V(1) to V(4094). On a bridge of the kernel it takes libvirt 11.0 or newer and a bridge that
+                filters VLANs; on a network, one that can tag frames, such as over an Open vSwitch.
             type: int
           mtu:
             description:

@@ -21,6 +21,7 @@ virsh -q list --all --name | grep '^states[-.]\|^other$' | while read -r name; d
   virsh -q destroy "$name"; virsh -q undefine --managed-save --nvram --snapshots-metadata "$name"
 done
 virsh -q pool-destroy states; virsh -q pool-undefine states
+virsh -q net-destroy states-vlans; virsh -q net-undefine states-vlans; ip link del br-states
 umount {FOLDER}; rm -rf {FOLDER} {CODE} {FOLDER}-image.qcow2
 ) > /dev/null 2>&1; true"""
 
@@ -73,7 +74,13 @@ def test_the_other_kinds_of_drift(hv1):
 
 
 @pytest.mark.extended
+def test_vlans(hv1):
+    judge(run(hv1, "hv1", "vlans.py"), 1)
+
+
+@pytest.mark.extended
 def test_on_other_releases(other_release):
     judge(run(*other_release, "drift.py"), 28)
     judge(run(*other_release, "oddities.py"), 6)
+    judge(run(*other_release, "vlans.py"), 1)
     boot(*other_release)

@@ -64,6 +64,11 @@ def bridges(root="/"):
     return found
 
 
+def vlan_filtering(root="/"):
+    """{name: does it filter VLANs} of the network bridges of this machine. A kernel that cannot has no such setting."""
+    return {name: read(root, f"sys/class/net/{name}/bridge/vlan_filtering") == "1" for name in bridges(root)}
+
+
 def kvm(root="/"):
     path = os.path.join(root, "dev/kvm")
     flags = frozenset(re.findall(r"\b(vmx|svm)\b", read(root, "proc/cpuinfo") or ""))

@@ -69,6 +69,17 @@ def vlans(libvirt_version, known, networks, bridges):
                 "Make a bridge for the VLAN and leave vlan out, or name a libvirt network over an Open vSwitch.")
 
 
+def vlans_kept_apart(known, networks, bridges, filtering):
+    """The Checks for the kernel's bridges that guests have a VLAN on, directly or by a network: one that filters no VLANs gives each guest the frames of
+    all. known: of model.Network.  filtering: {name of a bridge: does it filter VLANs}."""
+    behind = {network.name: network.bridge for network in known if network.vlans_since == VLANS_ON_BRIDGES}
+    for bridge in dict.fromkeys([*bridges, *(behind[name] for name in networks if name in behind)]):
+        if filtering.get(bridge) is False:
+            yield Check(
+                f"vlan on bridge {bridge}", FAIL, f"The bridge {bridge} does not keep VLANs apart, so a VLAN of a guest would mean nothing there.",
+                f"Have it filter them: ip link set {shlex.quote(bridge)} type bridge vlan_filtering 1.")
+
+
 def nwfilters(known, wanted):
     """The Checks for network filters. known: names, or None where the daemon has no such driver."""
     for name in wanted:

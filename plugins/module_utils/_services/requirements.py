@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple
 
 from .._host import host_files
-from .._policy import capability
+from .._policy import capability, network_checks
 from .._policy.checks import FAIL, Check
 from .._policy.domain_tuning import parse_cpus
 from .._policy.errors import Kvm2Error, kind_of_several
@@ -51,6 +51,10 @@ def look(hypervisor, requires):
 
     found = dict.fromkeys(
         check for require in requires for check in capability.checks(facts, networks, bridges, capabilities, require, nwfilters))
+    if hypervisor.is_local():
+        found.update(dict.fromkeys(
+            check for require in requires if require.vlan_networks or require.vlan_bridges for check in network_checks.vlans_kept_apart(
+                networks, require.vlan_networks, require.vlan_bridges, host_files.vlan_filtering())))
     machine = capability.default_machine(facts)
     wanted = {require.virt_type for require in requires}
     types = frozenset(

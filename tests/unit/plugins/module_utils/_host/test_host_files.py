@@ -44,6 +44,14 @@ def test_bridges_and_whether_they_are_up(machine):
     assert host_files.bridges(machine.root + "/none") == {}
 
 
+def test_bridges_that_filter_vlans(machine):
+    for name, text in (("br0", "1\n"), ("br1", "0\n")):
+        machine(f"sys/class/net/{name}/bridge/vlan_filtering", text)
+    # As on a kernel that cannot.
+    machine("sys/class/net/br2/bridge/ageing_time", "1")
+    assert host_files.vlan_filtering(machine.root) == {"br0": True, "br1": False, "br2": False}
+
+
 def test_no_kvm(machine):
     machine("proc/cpuinfo", "flags : fpu vme svm lm\nflags : fpu svm\nmodel name : no vmx2 here\n")
     assert host_files.kvm(machine.root) == Kvm(None, "", frozenset(("svm",)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import convert
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import capability
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import capability, network_checks
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.capability import Require
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import Network
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -200,6 +200,15 @@ def test_what_tags_no_frames_takes_no_guest_into_a_vlan(fake, version, failed):
     wanted = Require(vlan_networks=("lan", "wan", "ovs", "nowhere"), vlan_bridges=("br0",))
     found = capability.checks(replace(fake.host(), libvirt_version=version), networks, {"br0": True}, fake.domain_capabilities, wanted)
     assert [(check.name, check.status) for check in found] == [(f"vlan on {name}", "fail") for name in failed]
+
+
+def test_a_bridge_that_keeps_no_vlans_apart_takes_no_guest_into_one():
+    known = (Network("lan", "1", True, "virbr0"), Network("wan", "2", True, "br1", True, 11_000_000), Network("ovs", "3", True, "ovs0", True, 0))
+    filtering = {"br0": False, "br1": False, "br2": True, "ovs0": False, "virbr0": False}
+    found = list(network_checks.vlans_kept_apart(known, ("lan", "wan", "ovs", "nowhere"), ("br0", "br2", "nowhere"), filtering))
+    assert [(check.name, check.status) for check in found] == [("vlan on bridge br0", "fail"), ("vlan on bridge br1", "fail")]
+    assert found[0].hint == "Have it filter them: ip link set br0 type bridge vlan_filtering 1."
+    assert list(network_checks.vlans_kept_apart(known, ("wan",), ("br2",), {**filtering, "br1": True})) == []
 
 
 def test_network_filters(fake):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import console_log
+from ansible_collections.egress.kvm2.plugins.module_utils._host import console_log, host_files
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_spec import console_log_path
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT
 from ansible_collections.egress.kvm2.tests.unit.domains import UID, acts, domain
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
 from ansible_collections.egress.kvm2.tests.unit.running import run_module
@@ -179,6 +180,18 @@ def test_a_host_without_q35_gets_what_it_has(hypervisor):
 def test_what_cannot_be_changes_nothing(hypervisor, given, part):
     failed = domain(hypervisor, **given)
     assert failed.failed and part in failed.msg and failed.error["kind"] == "permanent" and hypervisor.writes == []
+
+
+def test_a_vlan_needs_a_bridge_that_keeps_vlans_apart(hypervisor, monkeypatch):
+    monkeypatch.setattr(host_files, "bridges", lambda root="/": {"br0": True})
+    hypervisor.machine.bridges.add("br0")
+    for filters in (False, True):
+        monkeypatch.setattr(host_files, "vlan_filtering", lambda root="/", filters=filters: {"br0": filters})
+        hypervisor.forget_calls()
+        done = domain(hypervisor, networks=[{"bridge": "br0", "vlan": 5}], state="defined")
+        assert done.failed != filters and bool(hypervisor.writes) == filters
+        if not filters:
+            assert "br0 does not keep VLANs apart" in done.msg and "vlan_filtering 1" in done.msg and done.error["kind"] == PERMANENT
 
 
 # -- the console's log
