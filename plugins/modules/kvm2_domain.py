@@ -15,7 +15,8 @@ description:
     cloud-init seed, and is in the wanted state. Waits for all guests at the same time.
   - The UUID of a domain is the C(uid) of its instance and its name is C(<fleet>.<name>). A domain of that name or UUID that does not carry
     exactly this mark is never stopped, changed or deleted. It is a failure of the kind V(conflict) that names both.
-  - An update redefines the domain under the same UUID. MAC addresses never change unless they are given.
+  - An update redefines the domain under the same UUID. MAC addresses never change unless they are given. One that another domain of the
+    hypervisor has is refused.
   - Works on a whole set in one call. The failure of one instance does not stop the others; the module then fails at the end with the
     outcome of each.
 extends_documentation_fragment:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
 from .._policy import addresses, domain_interface, domain_read, domain_xml, mark, names, specification
@@ -56,6 +56,7 @@ class DomainPlan(Service):
             self._check_wait(params["wait"]["for"])
         self._jobs: Dict[str, converge.Job] = {}
         self._changes: Dict[str, change.Change] = {}
+        self._mac_owners: Optional[Dict[str, str]] = None
         # By uid, of the guests that this run has started: waiting.left_leases() of before.
         self._former_leases: Dict[str, Mapping] = {}
 
@@ -86,10 +87,26 @@ class DomainPlan(Service):
                 self.context.failed(target.instance.name, error)
         return Plan(tuple(actions))
 
+    def _check_macs(self, seen, target):
+        """Two guests with one MAC address would take each other's. What the instance has already is left as it is."""
+        have = set() if target.domain is None else {mac for text in target.domain.xmls for mac in domain_read.macs(text)}
+        new = [mac for mac in self.wanted[target.instance.uid].all_macs if mac not in have]
+        if new and self._mac_owners is None:
+            # Those of this call are checked among each other, as they are to be.
+            others = [domain for domain in seen.inventory.domains if domain.uuid not in self.wanted]
+            self._mac_owners = {mac: domain.name for domain in others for text in domain.xmls for mac in domain_read.macs(text)}
+        for mac in new:
+            if mac in self._mac_owners:
+                raise Kvm2Error(
+                    CONFLICT, "define", f"instance {target.instance.domain}", f"its MAC address {mac} is that of domain {self._mac_owners[mac]} too",
+                    "Give one of them another one (mac of its entry in networks), or remove the other domain.")
+
     def _plan_one(self, seen, target):
         if self.state == "absent":
             yield from self._plan_deletion(seen, target, "state is absent")
             return
+        if not target.there or self.on_change != "report":
+            self._check_macs(seen, target)
         if target.there:
             yield from self._plan_change(seen, target)
             return

@@ -5,6 +5,9 @@
 
 A run is a class and each of its methods one step: from the world and what the run remembers to the name of the next step, what it then
 remembers, and the world as it leaves it. Overlays are numbers; the one that run i makes is 10 + i.
+
+A run of several instances reads what all of them share once for a step, when each of them has taken the step before. For each instance that is a
+schedule like the others here: it pauses between that look and its write.
 """
 
 from __future__ import annotations

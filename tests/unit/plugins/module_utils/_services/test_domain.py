@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.egress.kvm2.plugins.module_utils._host import classify
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
-from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, files, own
+from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, files, overlay, own
 from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed, libvirt_error
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
 from ansible_collections.egress.kvm2.tests.unit.fake.machine import Guest
@@ -439,6 +439,47 @@ def test_an_interface_whose_mac_was_given_goes_when_it_is_asked_for_no_more_and_
     found = hypervisor.domain(UID).xml
     assert "52:54:00:aa:bb:cc" not in found and "52:54:00:11:22:33" in found and names.mac_address(UID, 0) in found
     assert not domain(hypervisor).changed
+
+
+THEIRS = "<domain type='qemu'><name>theirs</name><memory>65536</memory><os><type>hvm</type></os><devices>{}</devices></domain>"
+INTERFACE = "<interface type='network'><mac address='{}'/><source network='default'/></interface>"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_mac_address_of_another_domain_is_given_to_no_instance(hypervisor, check):
+    mac = names.mac_address(UID, 0)
+    theirs = hypervisor.define(THEIRS.format(INTERFACE.format(mac.upper())))
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, check=check)
+    assert failed.error["kind"] == "conflict" and f"its MAC address {mac} is that of domain theirs too" in failed.msg and hypervisor.writes == []
+    given = {"networks": [{"network": "default", "mac": "52:54:00:aa:bb:cc"}]}
+    assert not domain(hypervisor, **given).failed
+    # Nor where it is there already: as an interface, or as a device.
+    for other in ({}, {**given, "xml_extra": [INTERFACE.format(mac).replace("52:54:00", "52:54:01")]}):
+        hypervisor.define(THEIRS.replace("<name>", f"<uuid>{theirs.uuid}</uuid><name>").format(
+            INTERFACE.format(mac) + INTERFACE.format(mac.replace("52:54:00", "52:54:01"))))
+        hypervisor.forget_calls()
+        failed = domain(hypervisor, check=check, **other)
+        assert failed.error["kind"] == "conflict" and "is that of domain theirs too" in failed.msg and hypervisor.writes == []
+        assert not domain(hypervisor, on_change="report", **other).failed
+
+
+def test_a_mac_address_that_somebody_takes_from_an_instance_changes_nothing_for_it(hypervisor):
+    domain(hypervisor)
+    hypervisor.define(THEIRS.format(INTERFACE.format(names.mac_address(UID, 0))))
+    assert acts(domain(hypervisor, memory="256MiB")) == [("redefine", "domain")]
+
+
+def test_instances_of_one_call_may_change_their_mac_addresses_with_each_other(hypervisor):
+    overlay(hypervisor, instances=[{"name": "two"}])
+
+    def both(first, second):
+        return domain(hypervisor, instances=[
+            {"name": name, "networks": [{"network": "default", "mac": f"52:54:00:aa:bb:{mac}"}]} for name, mac in (("one", first), ("two", second))],
+            state="defined", network_config="version: 2\n")
+    assert not both("01", "02").failed
+    changed = both("02", "01")
+    assert not changed.failed and acts(changed) == [("redefine", "domain")] * 2
 
 
 @pytest.mark.parametrize(("state", "was"), [("stopped", "running"), ("stopped", "paused"), ("stopped", "crashed"), ("running", "crashed")])
