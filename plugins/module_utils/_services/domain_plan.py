@@ -8,70 +8,31 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from typing import Dict, Mapping, Optional
-from urllib.parse import urlsplit
 
-from .._policy import addresses, domain_interface, domain_read, domain_xml, mark, names, specification
+from .._policy import domain_interface, domain_read, domain_xml, mark, names
 from .._policy.domain_fields import UNASKED
 from .._policy.domain_spec import effective_cpu_mode
-from .._policy.errors import CONFLICT, PERMANENT, QUOTA, InvalidInput, Kvm2Error
+from .._policy.errors import CONFLICT, PERMANENT, QUOTA, Kvm2Error
 from .._policy.plan import Action, Plan
-from .._policy.units import parse_count, parse_duration
-from . import change, converge, deletion, holds
+from . import change, converge, deletion
 from .deletion import Doomed
+from .domain_request import DomainRequest
 from .domain_view import drift_of, former, predicted_overlay, waiting
-from .instances import parse_instances
-from .service import Service
 
 # A guest that is resumed into less would be paused again at once.
 ROOM_TO_RESUME = 64 * 1024 ** 2
 
 
-class DomainPlan(Service):
-    """The options of kvm2_domain and its plan. _jobs and _changes, by uid, are what the apply of the plan goes by."""
+class DomainPlan(DomainRequest):
+    """The plan. _jobs and _changes, by uid, are what its apply goes by."""
 
     def __init__(self, params, context):
         super().__init__(params, context)
-        self.pool, self.fleet, self.state, self.on_change = params["pool"], params["fleet"], params["state"], params["on_change"]
-        self.instances = parse_instances(self.fleet, params["instances"])
-        self.host = params["host"]
-        if self.host and len(self.host) > 253:
-            raise InvalidInput(f"host {self.host!r}", "it is longer than a host name can be", "Use the hypervisor's name in the fleet definition.")
-        self.stop_timeout = parse_duration(params["stop"]["timeout"], "stop.timeout")
-        self.wait_timeout = parse_duration(params["wait"]["timeout"], "wait.timeout")
-        self.at_once = self._at_once(params["max_parallel"])
-        self.wanted: Dict[str, specification.Wanted] = {}
-        self.sources, self.holds = {}, {}
-        if self.state != "absent":
-            for instance in self.instances:
-                options = specification.merge(params, instance.options)
-                if urlsplit(params["uri"]).path == "/session":
-                    # The log daemon of a user may not write where consoles are logged, and no guest would start.
-                    options["console_log"] = False
-                wanted = self.wanted[instance.uid] = specification.wanted(options, instance)
-                kinds = {interface.kind for interface in wanted.interfaces}
-                self.sources[instance.uid] = addresses.sources(params["wait"]["source"], kinds)
-                own = instance.options.get("hold")
-                self.holds[instance.uid] = holds.wanted(own if own is not None else params["hold"], instance)
-            specification.check_distinct_macs({instance.name: self.wanted[instance.uid] for instance in self.instances})
-            self._check_wait(params["wait"]["for"])
         self._jobs: Dict[str, converge.Job] = {}
         self._changes: Dict[str, change.Change] = {}
-        self._mac_owners: Optional[Dict[str, str]] = None
         # By uid, of the guests that this run has started: waiting.left_leases() of before.
         self._former_leases: Dict[str, Mapping] = {}
-
-    def _check_wait(self, what):
-        without = [instance.name for instance in self.instances if not self.wanted[instance.uid].interfaces]
-        if self.state == "running" and what == "address" and without:
-            raise InvalidInput(
-                f"networks of instance {', '.join(without)}", "they are empty, so wait.for address could only time out",
-                "Give at least one network or bridge, or set wait.for to running or agent.")
-
-    def _at_once(self, text):
-        kind, number = parse_count(text, "max_parallel")
-        if not number:
-            raise InvalidInput(f"max_parallel {text!r}", "nothing could ever be changed", "Give 1 or more, or a percentage.")
-        return int(number) if kind == "count" else max(1, int(len(self.instances) * number / 100))
+        self._mac_owners: Optional[Dict[str, str]] = None
 
     def plan(self, seen):
         actions = []
