@@ -13,8 +13,6 @@ from . import storage
 
 # Writing out what a slow disk still has to write takes minutes; nothing that works takes longer.
 SYNC_PATIENCE = 900.0
-# Bytes of a file that are hashed before somebody is told of it.
-PART = 16 * 1024 ** 2
 
 
 def realpath(path):
@@ -105,27 +103,6 @@ class Syncer:
         if isinstance(error, storage.NoAnswer):
             return storage.stopped(self._path, "make durable what lies on", str(error) or f"no answer within {self._patience:g} s")
         return Kvm2Error(TRANSIENT, "make durable", f"file {self._path}", error.strerror or error, "Check the storage below the pool.")
-
-
-def sha256(path, told, patience=SYNC_PATIENCE):
-    """Hex sha256 of a file as it can be read from now on. told(bytes that are read) is called now and then, and ends it by raising.
-
-    A process of its own reads and hashes it, beside whatever this one does, and is left behind where the storage stops answering."""
-    worker, done, wait = storage.start(), 0, storage.PATIENCE
-    try:
-        descriptor, wait = worker.ask(wait, "open_file", path), patience
-        while True:
-            size, digest = worker.ask(wait, "hash_on", descriptor, PART)
-            done += size
-            told(done)
-            if size < PART:
-                return digest
-    except storage.NoAnswer as error:
-        raise storage.stopped(path, "read", str(error) or f"no answer within {wait:g} s") from error
-    except OSError as error:
-        raise Kvm2Error(TRANSIENT, "read", f"file {path}", error.strerror or error, "Check the storage below the pool.") from error
-    finally:
-        worker.close()
 
 
 def filesystem_type(path):

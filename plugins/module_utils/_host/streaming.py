@@ -10,10 +10,13 @@ import contextlib
 import fcntl
 import threading
 
+from .._policy.errors import TRANSIENT, Kvm2Error
 from . import storage, storage_worker
 
 # Seconds in which a block has to come or go: a disk under load makes pauses of many seconds, and works.
 PATIENCE = 120.0
+# Bytes of a file that are hashed before somebody is told of it.
+PART = 4 * 1024 ** 2
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 
 
@@ -67,3 +70,24 @@ def told(path, act):
         raise storage.no_helper(problem) from problem
     except storage.NoAnswer as problem:
         raise storage.stopped(path, act, f"no answer within {PATIENCE:g} s") from problem
+
+
+def sha256(path, tell, check_stop):
+    """Hex sha256 of a file as it can be read from now on. tell(bytes that are read) is called now and then.
+
+    check_stop(): called in each wait; what it raises ends it. The process that reads hashes too, beside whatever this one does."""
+    worker, done = storage.start(check_stop), 0
+    try:
+        with told(path, "read"):
+            descriptor = worker.ask(PATIENCE, "open_file", path)
+            while True:
+                check_stop()
+                size, digest = worker.ask(PATIENCE, "hash_on", descriptor, PART)
+                done += size
+                tell(done)
+                if size < PART:
+                    return digest
+    except OSError as error:
+        raise Kvm2Error(TRANSIENT, "read", f"file {path}", error.strerror or error, "Check the storage below the pool.") from error
+    finally:
+        worker.close()

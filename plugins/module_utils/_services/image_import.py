@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from .._host import local
+from .._host import local, streaming
 from .._policy import record, volume_xml
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import bases, transfer
@@ -152,7 +152,7 @@ def read_back(hypervisor, volume, length, digest, context, local_file):
     name, pool = volume.name, volume.pool
     if local_file:
         # Through the daemon each byte would be copied four times more.
-        found = local.sha256(volume.path, lambda done: _tell(context, done, length))
+        found = streaming.sha256(volume.path, lambda done: context.progress(done, length, "verify"), context.check_stop)
     else:
         blocks = transfer.watched(hypervisor.download(pool, name, 0, length), length, "verify", context.progress, context.check_stop)
         with contextlib.closing(transfer.prefetch(blocks)) as ahead:
@@ -161,8 +161,3 @@ def read_back(hypervisor, volume, length, digest, context, local_file):
         raise Kvm2Error(
             PERMANENT, "verify", f"base {name} in pool {pool}", f"its sha256 is {found} and not {digest}",
             "The pool's storage gave back other bytes than were sent; do not use this base. Remove its record to have it fetched again.")
-
-
-def _tell(context, done, length):
-    context.check_stop()
-    context.progress(done, length, "verify")

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 
@@ -113,38 +112,6 @@ def test_a_file_that_is_not_there_leaves_no_process(path):
     before = set(ending.children())
     with pytest.raises(Kvm2Error, match="No such file"):
         local.Syncer(path + ".gone")
-    assert set(ending.children()) <= before
-
-
-@pytest.mark.parametrize("size", [0, 1, 4096, 4097, 3 * 256 * 1024 + 5])
-def test_a_file_is_hashed_in_parts(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(local, "PART", 4096)
-    path, told, before = tmp_path / "base", [], set(ending.children())
-    path.write_bytes(os.urandom(size))
-    assert local.sha256(str(path), told.append) == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert told[-1] == size and told == sorted(told) and set(ending.children()) <= before
-
-
-def test_hashing_ends_with_what_the_listener_raises(tmp_path):
-    path, before = tmp_path / "base", set(ending.children())
-    path.write_bytes(b"x")
-
-    def stop(done):
-        raise KeyError(done)
-    with pytest.raises(KeyError):
-        local.sha256(str(path), stop)
-    assert set(ending.children()) <= before
-
-
-def test_a_file_that_cannot_be_hashed_is_named(tmp_path, monkeypatch):
-    before, pipe = set(ending.children()), str(tmp_path / "stuck")
-    with pytest.raises(Kvm2Error, match=f"Failed to read file {tmp_path}/none: No such file") as caught:
-        local.sha256(f"{tmp_path}/none", print)
-    assert caught.value.kind == "transient"
-    os.mkfifo(pipe)
-    monkeypatch.setattr(storage, "PATIENCE", 0.2)
-    with pytest.raises(Kvm2Error, match=f"the storage of {pipe}: no answer"):
-        local.sha256(pipe, print)
     assert set(ending.children()) <= before
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import signal
@@ -172,3 +173,29 @@ def test_an_error_of_the_storage_is_told_as_such():
     with pytest.raises(Kvm2Error, match="Input/output error") as caught:
         read(opened)
     assert caught.value.kind == "transient" and caught.value.object == "file /proc/self/mem"
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 4097, 3 * storage_worker.HASHED_AT_ONCE + 5])
+def test_a_file_is_hashed_in_parts(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(streaming, "PART", 4096)
+    told, asked = [], []
+    (tmp_path / "base").write_bytes(CONTENT[:size])
+    digest = streaming.sha256(str(tmp_path / "base"), told.append, lambda: asked.append(1))
+    assert digest == hashlib.sha256(CONTENT[:size]).hexdigest()
+    assert told[-1] == size and told == sorted(told) and len(asked) >= len(told)
+
+
+def test_hashing_ends_where_the_run_has_to_end(path):
+    def ends():
+        raise Kvm2Error(TRANSIENT, "go on with", "the import", "the controller has gone")
+    with pytest.raises(Kvm2Error, match="the controller has gone"):
+        streaming.sha256(path, print, ends)
+
+
+def test_a_file_that_cannot_be_hashed_is_named(path, tmp_path, impatient):
+    with pytest.raises(Kvm2Error, match=f"Failed to read file {path}none: No such file") as caught:
+        streaming.sha256(path + "none", print, storage.nothing)
+    assert caught.value.kind == TRANSIENT
+    os.mkfifo(tmp_path / "stuck")
+    with pytest.raises(Kvm2Error, match=f"the storage of {tmp_path}/stuck: no answer"):
+        streaming.sha256(str(tmp_path / "stuck"), print, storage.nothing)
