@@ -161,6 +161,21 @@ options:
     type: str
     choices: [import, always, never]
     default: import
+  mode:
+    description:
+      - The permissions of a new base. A base is never written to, so there is no more to choose from. One that is there keeps what it has.
+    type: str
+    choices: ["0400", "0440", "0444"]
+    default: "0444"
+  owner:
+    description:
+      - The number of the user that owns a new base, for hypervisors whose libvirt does not give disks to QEMU's user by itself
+        (C(dynamic_ownership = 0)). The default is what libvirt gives new volumes.
+    type: int
+  group:
+    description:
+      - The number of the group of a new base, as O(owner).
+    type: int
   timeout:
     description:
       - The hard deadline for the whole module, as a duration, at most V(12h).
@@ -359,6 +374,9 @@ ARGUMENTS = {
     "refresh": {"type": "str", "choices": ["never", "if_modified"], "default": "never"},
     "max_virtual_size": {"type": "str", "default": "1TiB"},
     "tmpdir": {"type": "path"},
+    "mode": {"type": "str", "choices": ["0400", "0440", "0444"], "default": "0444"},
+    "owner": {"type": "int"},
+    "group": {"type": "int"},
     "verify": {"type": "str", "choices": ["import", "always", "never"], "default": "import"},
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .xml import etree, render
 
 
-def _volume(name, volume_format, capacity, allocation, mode):
+def _volume(name, volume_format, capacity, allocation, mode, owner=None, group=None):
     root = etree.Element("volume", type="file")
     etree.SubElement(root, "name").text = name
     etree.SubElement(root, "capacity", unit="bytes").text = str(capacity)
@@ -17,15 +17,20 @@ def _volume(name, volume_format, capacity, allocation, mode):
     etree.SubElement(target, "format", type=volume_format)
     permissions = etree.SubElement(target, "permissions")
     etree.SubElement(permissions, "mode").text = mode
+    for what, number in (("owner", owner), ("group", group)):
+        if number is not None:
+            etree.SubElement(permissions, what).text = str(number)
     return root
 
 
-def raw_volume(name, length, mode="0444"):
+def raw_volume(name, length, mode="0444", owner=None, group=None):
     """XML text of a volume of exactly `length` raw bytes, fully allocated: a full pool then fails at the creation, never in the upload.
+
+    owner and group are numbers, None for what libvirt gives a new volume.
 
     Bases and records are made so, whatever the format of the bytes that are sent into them.
     """
-    return render(_volume(name, "raw", length, length, mode))
+    return render(_volume(name, "raw", length, length, mode, owner, group))
 
 
 def seed_volume(name, length):

@@ -76,7 +76,8 @@ class Importer:
     def _fill(self, name, content, did):
         """The volume with what was fetched, as read back, and whether it is durable: (model.Volume, bool)."""
         hypervisor, pool = self._hypervisor, self._pool.name
-        made = hypervisor.create_volume(pool, volume_xml.raw_volume(str(name), content.length, mode="0444"))
+        options = self._options
+        made = hypervisor.create_volume(pool, volume_xml.raw_volume(str(name), content.length, options.mode, options.owner, options.group))
         seen = self._local and local.exists(made.path)
         with contextlib.ExitStack() as stack:
             syncer = stack.enter_context(local.Syncer(made.path)) if seen else None

@@ -18,6 +18,10 @@ from .._policy.sums import HEX_LENGTH
 from .._policy.units import parse_duration, parse_size
 
 
+# The kernel takes this user and group for none at all.
+_NOBODY = 2 ** 32 - 1
+
+
 @dataclass(frozen=True)
 class Checksum:
     """algorithm and either the hex digest or the URL of a sums file."""
@@ -47,6 +51,9 @@ class ImageOptions:
     verify: str
     max_virtual_size: Optional[int]
     tmpdir: Optional[str]
+    mode: str
+    owner: Optional[int]
+    group: Optional[int]
     fetch: FetchOptions
     fetch_sums: FetchOptions
 
@@ -95,6 +102,9 @@ def parse(params, check_stop):
         raise InvalidInput(f"src {src!r}", "it is not an absolute path", "Give the full path on the machine the module runs on.")
     if src is not None and not src.isprintable():
         raise InvalidInput(f"src {src!r}", "it holds characters that cannot be shown", "Give the file a plain name.")
+    for what in ("owner", "group"):
+        if params[what] is not None and not 0 <= params[what] < _NOBODY:
+            raise InvalidInput(f"{what} {params[what]}", f"it is not between 0 and {_NOBODY - 1}", "Give the number: id -u NAME, id -g NAME.")
     options = FetchOptions(
         timeout=parse_duration(params["fetch_timeout"], "fetch_timeout"), headers=params["headers"] or {},
         client_cert=params["client_cert"], client_key=params["client_key"], validate_certs=params["validate_certs"],
@@ -107,7 +117,7 @@ def parse(params, check_stop):
         key=key, format=params["format"], pool=params["pool"], url=url, src=src, checksum=checksum,
         present=params["state"] == "present", exclusive=params["exclusive"], sparse=params["sparse"], refresh=params["refresh"] == "if_modified",
         verify=params["verify"], max_virtual_size=None if largest == "none" else parse_size(largest, "max_virtual_size"),
-        tmpdir=params["tmpdir"], fetch=options, fetch_sums=_for_sums(options, checksum, url))
+        tmpdir=params["tmpdir"], mode=params["mode"], owner=params["owner"], group=params["group"], fetch=options, fetch_sums=_for_sums(options, checksum, url))
 
 
 def _for_sums(options, checksum, url):

@@ -41,3 +41,9 @@ def test_modes():
     assert parse(volume_xml.raw_volume("a", 1)).findtext("target/permissions/mode") == "0444"
     assert parse(volume_xml.seed_volume("a", 1)).findtext("target/permissions/mode") == "0600"
     assert parse(volume_xml.overlay_volume("a", 1, "/b", "raw")).findtext("target/permissions/mode") == "0600"
+
+
+def test_owners():
+    plain, given = parse(volume_xml.raw_volume("a", 1)), parse(volume_xml.raw_volume("a", 1, "0440", 0, 64055))
+    assert [child.tag for child in plain.find("target/permissions")] == ["mode"]
+    assert [(child.tag, child.text) for child in given.find("target/permissions")] == [("mode", "0440"), ("owner", "0"), ("group", "64055")]

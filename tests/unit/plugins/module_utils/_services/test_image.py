@@ -196,7 +196,7 @@ def test_a_base_that_somebody_starts_to_use_while_it_is_retired_stays(hypervisor
 @pytest.mark.parametrize("given, word", [
     ({"key": "Micro"}, "not a label"), ({"key": "a" * 33}, "33 characters"), ({"checksum": "md5:00"}, "sha256: or sha512:"),
     ({"checksum": "sha256:12"}, "64 hexadecimal"), ({"src": "relative"}, "absolute"), ({"src": "/x\ny"}, "cannot be shown"),
-    ({"fetch_timeout": "0"}, "longer than 0"),
+    ({"fetch_timeout": "0"}, "longer than 0"), ({"owner": -1}, "owner -1"), ({"group": 2 ** 32 - 1}, "between 0 and 4294967294"),
     ({"max_virtual_size": "5"}, "unit"), ({"fetch_timeout": "soon"}, "fetch_timeout"),
 ])
 def test_wrong_options(hypervisor, image, given, word):
