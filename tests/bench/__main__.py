@@ -147,13 +147,14 @@ def imports(ansible, name, image_format, rounds):
     digest = shell(f"sha256sum {FOLDER}/served/{name}").split()[0]
     script = SHELL.format(folder=FOLDER, port=PORT, name=name, size=size)
     options = {"key": "bench", "url": f"http://127.0.0.1:{PORT}/{name}", "checksum": f"sha256:{digest}", "format": image_format}
-    ours, guaranteed, plain, others, peaks = [], [], [], [], []
+    ours, guaranteed, plain, others, peaks, empty = [], [], [], [], [], []
     for _round in range(rounds):
         guaranteed.append(timed(script + CHECKED))
         shell(CLEAN)
         seconds, peak = ansible.modules({"egress.kvm2.kvm2_image": options})
         ours.append(seconds)
         peaks.append(peak)
+        empty.append(ansible.modules({"ansible.builtin.ping": {}})[0])
         ansible.play({"egress.kvm2.kvm2_image": {"key": "bench", "format": image_format, "state": "absent"}})
         shell("sync")
         plain.append(timed(script))
@@ -163,6 +164,7 @@ def imports(ansible, name, image_format, rounds):
             shell(CLEAN)
     print(f"\nimport of {name}, {size / 1024 ** 2:.0f} MiB, {rounds} rounds, medians:")
     show("kvm2_image, time in the module", ours)
+    show("of that for a module that does nothing (ping)", empty)
     show("(a) curl, sha256sum, vol-upload, sha256sum, sync", guaranteed)
     show("(b) curl, sha256sum, vol-upload", plain)
     if others:

@@ -42,6 +42,11 @@ def exists(path):
     return storage.touch("exists", path)
 
 
+def readable(path):
+    """Is the file there, and may it be read and made durable from here? Of a system's pool a plain user may do neither."""
+    return storage.touch("readable", path)
+
+
 class Syncer:
     """Writes a file's pages to the disk while something else fills it, so that little is left to do at the end.
 

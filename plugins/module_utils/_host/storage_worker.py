@@ -34,6 +34,11 @@ def exists(path):
     return os.path.exists(path)
 
 
+def readable(path):
+    """May this process read a file and sync its folder, and are they there?"""
+    return os.access(path, os.R_OK) and os.access(os.path.dirname(path), os.R_OK)
+
+
 def lexists(path):
     return os.path.lexists(path)
 
@@ -201,8 +206,8 @@ def _program(name):
 
 FUNCTIONS = {
     function.__name__: function for function in (
-        realpath, realpaths, exists, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, hash_on, open_regular, send,
-        nameless, removed, write, is_beside, room, run)}
+        realpath, realpaths, exists, readable, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, hash_on,
+        open_regular, send, nameless, removed, write, is_beside, room, run)}
 
 
 def answer(request):

@@ -64,7 +64,7 @@ class ImageService(Service):
                 from .image_import import read_back
                 here = sees_pool(hypervisor, seen.pool)
                 for one in seen.published:
-                    read_back(hypervisor, one.volume, one.record.size, one.record.digest, self.context, here and local.exists(one.volume.path))
+                    read_back(hypervisor, one.volume, one.record.size, one.record.digest, self.context, here and local.readable(one.volume.path))
             return seen
         from . import image_content, image_import
         if self.options.sparse:

@@ -78,7 +78,7 @@ class Importer:
         hypervisor, pool = self._hypervisor, self._pool.name
         options = self._options
         made = hypervisor.create_volume(pool, volume_xml.raw_volume(str(name), content.length, options.mode, options.owner, options.group))
-        seen = self._local and local.exists(made.path)
+        seen = self._local and local.readable(made.path)
         with contextlib.ExitStack() as stack:
             syncer = stack.enter_context(local.Syncer(made.path)) if seen else None
             blocks = stack.enter_context(contextlib.closing(transfer.prefetch(content.blocks())))

@@ -17,7 +17,6 @@ from .._policy.errors import InvalidInput
 from .._policy.sums import HEX_LENGTH
 from .._policy.units import parse_duration, parse_size
 
-
 # The kernel takes this user and group for none at all.
 _NOBODY = 2 ** 32 - 1
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, holes, local, storage
+from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, holes, local, storage, storage_worker
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 
 
@@ -113,6 +113,15 @@ def test_a_file_that_is_not_there_leaves_no_process(path):
     with pytest.raises(Kvm2Error, match="No such file"):
         local.Syncer(path + ".gone")
     assert set(ending.children()) <= before
+
+
+@pytest.mark.parametrize("closed", ["volume", "", None])
+def test_what_may_be_read_and_synced(path, monkeypatch, closed):
+    assert local.readable(path) and not local.readable(path + ".gone")
+    # A system's pool lets a plain user through to the files, and not see the folder.
+    refused = None if closed is None else os.path.join(os.path.dirname(path), closed).rstrip("/")
+    monkeypatch.setattr(storage_worker.os, "access", lambda name, _mode: name != refused)
+    assert storage_worker.readable(path) == (closed is None)
 
 
 def test_paths_are_resolved_all_at_once(tmp_path, monkeypatch):
