@@ -234,7 +234,7 @@ def test_three_runs_in_random_turns(with_newer, number):
 # -- several instances, which share what is read for a step of theirs
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", [*range(12), *(pytest.param(number, marks=pytest.mark.extended) for number in range(12, 60))])
 def test_runs_of_two_instances_in_random_turns(with_newer, number):
     dice = random.Random(number)
     start = dice.choice((nothing, both_running, both_running))
@@ -249,7 +249,7 @@ def test_runs_of_two_instances_in_random_turns(with_newer, number):
     check_recovery(machine, BOTH)
 
 
-@pytest.mark.parametrize("kind", [create_both, delete_both, replace_both])
+@pytest.mark.parametrize("kind", [create_both, delete_both, pytest.param(replace_both, marks=pytest.mark.extended)])
 def test_two_instances_killed_anywhere(with_newer, kind):
     template = nothing(with_newer.copy()) if kind is create_both else both_running(with_newer.copy())
     shapes = set()
