@@ -26,6 +26,14 @@ _HOST_KEY = (
     "that ssh_known_hosts names: ssh-keyscan HOST.")
 _USER = "The host does not accept this user and key. Check user and keyfile in the URI: ssh -o BatchMode=yes -i KEYFILE USER@HOST true."
 _CHECK_URI = "Check the URI, such as qemu:///system or qemu+ssh://root@hypervisor/system."
+_CERTIFICATES = (
+    "Put the certificates where libvirt looks for them (/etc/pki/CA/cacert.pem, /etc/pki/libvirt), or name their folder with pkipath in the URI. "
+    "The host in the URI has to be one that the server's certificate names.")
+# What libvirt says where the server closes the connection right after it has seen who asks.
+_NO_CONFIRMATION = "tls confirmation"
+_NOT_ACCEPTED = (
+    "The server does not accept the client's certificate, or there is none: put clientcert.pem and clientkey.pem of an authority that it trusts where "
+    "libvirt looks for them (/etc/pki/libvirt), or into the folder that pkipath in the URI names.")
 _NAME = "Check the host's name in the URI, and that this machine can look it up."
 
 # What ssh says, as (text, kind, hint, does it pass by itself within moments): it has no codes.
@@ -55,6 +63,10 @@ class Verdict:
 def classify_open(transport, code, os_error, text):
     """The Verdict on a failure to open. transport: as in connection_uri.Uri.  os_error: the errno that libvirt reports beside its code.  text: its
     message, in which what ssh wrote on standard error stands."""
+    if transport == "tls" and _NO_CONFIRMATION in text.lower():
+        return Verdict(PERMANENT, _NOT_ACCEPTED)
+    if transport == "tls" and ("certificate" in text.lower() or os_error in (errno.ENOENT, errno.EACCES)):
+        return Verdict(PERMANENT, _CERTIFICATES)
     if code in classify.NO_RIGHTS:
         return Verdict(PERMANENT, classify.RIGHTS)
     if code == classify.RPC:
@@ -66,10 +78,6 @@ def classify_open(transport, code, os_error, text):
             if pattern.search(text):
                 return Verdict(kind, hint, again)
         return Verdict(TRANSIENT, _SSH, code == classify.SYSTEM_ERROR)
-    if "certificate" in text.lower() or (transport == "tls" and os_error in (errno.ENOENT, errno.EACCES)):
-        return Verdict(
-            PERMANENT, "Put the certificates where libvirt looks for them (/etc/pki/CA/cacert.pem, /etc/pki/libvirt), or name their folder with "
-            "pkipath in the URI.")
     if os_error in (errno.EACCES, errno.EPERM):
         return Verdict(PERMANENT, classify.RIGHTS)
     if "unable to resolve address" in text.lower():
