@@ -48,6 +48,7 @@ def run(hypervisors, host, command):
 
 
 def judge(lines, count):
+    print(*lines, sep="\n")
     assert len([line for line in lines if line.endswith(": as it should be")]) == count, lines
 
 
