@@ -116,6 +116,7 @@ class Forwarder:
         self.headers = []
         self.ended = threading.Event()
         self._threads = [threading.Thread(target=self._accept, name="forwarder")]
+        self._sockets = []
 
     def __enter__(self):
         self._threads[0].start()
@@ -124,7 +125,12 @@ class Forwarder:
     def __exit__(self, *_error):
         self.ended.set()
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():
+                # One may be blocked in sending to a daemon that is stopped.
+                for one in tuple(self._sockets):
+                    with contextlib.suppress(OSError):
+                        one.shutdown(socket.SHUT_RDWR)
+                thread.join(0.1)
         self._listener.close()
 
     def _accept(self):
@@ -137,6 +143,7 @@ class Forwarder:
     def _serve(self, client):
         # A daemon that is not there, or goes away, ends the connection of its client.
         with contextlib.suppress(OSError), client, _connected(self._daemon) as daemon:
+            self._sockets += [client, daemon]
             Connection(self, client, daemon).run()
 
     def came(self):

@@ -180,3 +180,20 @@ def test_a_daemon_that_is_not_there_ends_the_connection(tmp_path):
     with running, socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
         assert receive(client, 1) == b""
+
+
+def test_a_daemon_that_takes_nothing_more_holds_up_nobody(tmp_path):
+    path, stopped = str(tmp_path / "forwarded.sock"), str(tmp_path / "stopped.sock")
+    with forwarder.unix_listener(stopped), socket.socket(socket.AF_UNIX) as client:
+        running = forwarder.Forwarder(forwarder.unix_listener(path), stopped, forwarder.Place("reply"), "close")
+        running.__enter__()
+        client.connect(path)
+        client.setblocking(False)
+        data = message(9, payload=b"x" * 100000)
+        # Until nothing goes in any more on either side.
+        while select.select([], [client], [], 1)[1]:
+            data = data[client.send(data):] or message(9, payload=b"x" * 100000)
+        ending = threading.Thread(target=running.__exit__, daemon=True)
+        ending.start()
+        ending.join(10)
+        assert not ending.is_alive()
