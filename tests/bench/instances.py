@@ -17,7 +17,7 @@ from tests.integration.conftest import start
 from tests.integration.shipping import run_long, ship
 
 FOLDER = "/srv/instbench-code"
-NUMBERS = (25, 100)
+NUMBERS = (10, 40, 100)
 
 
 def measure(hypervisors, numbers=NUMBERS, on="hv1"):
