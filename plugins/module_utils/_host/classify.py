@@ -41,6 +41,7 @@ NO_RIGHTS = {AUTH_FAILED, AUTH_UNAVAILABLE, OPERATION_DENIED, ACCESS_DENIED}
 MISSING = {NO_DOMAIN, NO_NETWORK, NO_STORAGE_POOL, NO_STORAGE_VOL}
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_CANNOT = "The host cannot run such a domain, perhaps for its machine type; kvm2_pool_check tells what it can."
 RIGHTS = "Run as root or as a member of the libvirt group, or see the daemon's access control."
 
 
@@ -104,7 +105,10 @@ _TABLE = {
     "define": {
         OPERATION_FAILED: (PERMANENT, "Another domain has that name or UUID, or the host has no fitting firmware."),
         INVALID_ARG: (PERMANENT, "The host cannot run that type of domain; use virt_type qemu where KVM does not work."),
-        CONFIG_UNSUPPORTED: (PERMANENT, "The host cannot run such a domain; kvm2_pool_check tells what it can."),
+        CONFIG_UNSUPPORTED: (PERMANENT, _CANNOT),
+        # What it says to a machine that QEMU does not have, by release.
+        XML_ERROR: (PERMANENT, _CANNOT),
+        INTERNAL_ERROR: (PERMANENT, _CANNOT),
         OPERATION_INVALID: (CONFLICT, "Something else changed it meanwhile; run again."),
     },
     "metadata": {
