@@ -16,6 +16,8 @@ from dataclasses import dataclass
 MODULES = "ansible_collections.egress.kvm2.plugins.modules"
 # Nobody waits for longer: a run that does not end by itself is one that hangs.
 LONGEST = 90
+# The limits of a run that nothing is to stop, however busy the machine is.
+PATIENT = {"connect_timeout": 30, "keepalive_interval": 5, "keepalive_count": 10, "timeout": 80}
 # For a child that was killed to be gone from the list of processes.
 SETTLE = 3
 
@@ -121,8 +123,8 @@ def call(module, options, **how):
 
 
 def quiet(module, options, **how):
-    """Its result, once it has succeeded."""
-    done = call(module, options, **how)
+    """Its result, once it has succeeded; it has all the time."""
+    done = call(module, {**options, **PATIENT}, **how)
     if done.failed or done.problems():
         raise AssertionError(f"{module} {options}: {done.output}")
     return done.result

@@ -62,7 +62,8 @@ class Subject:
         files = [one for one in ground.files() if re.search(rf"[-.]{self.name}-", one)]
         state = ground.shell("virsh", "domstate", f"{ground.FLEET}.{self.name}", check=False).strip()
         if self.protocol == "image":
-            records = [one for one in files if one.endswith(".json")]
+            # The daemon may have made one that nobody filled, when it went on after its client had gone.
+            records = [one for one in files if one.endswith(".json") and ground.is_record(one)]
             return [] if len(records) == 1 and records[0][:-5] in files else [f"not one record and its base: {files}"]
         if self.protocol == "overlay":
             return [] if any(one.endswith(".qcow2") for one in files) else [f"no overlay: {files}"]

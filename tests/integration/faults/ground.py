@@ -153,5 +153,11 @@ def files():
     return sorted(os.listdir(FILES))
 
 
+def is_record(name):
+    """Does the pool's file of that name hold what a record does?"""
+    with open(f"{FILES}/{name}", "rb") as file:
+        return file.read(1) == b"{"
+
+
 def tell(**case):
     print(json.dumps(case), flush=True)

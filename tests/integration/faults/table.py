@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import daemon
 import ground
-from bounded import call
+from bounded import PATIENT, call
 from forwarder import FAULTS, Forwarder, Place, tcp_listener, unix_listener
 
 # Procedures of libvirt's remote protocol, which never change.
@@ -124,7 +124,8 @@ def mended(place, name, before):
     """A quiet second run publishes what the first could not, and what is left half-made is one volume that the collector knows."""
     if work(place, name, ground.LOCAL)[0] != "kvm2_image":
         return []
-    second = call(*ground.image(name)).result or {}
+    module, options = ground.image(name)
+    second = call(module, {**options, **PATIENT}).result or {}
     if second.get("failed", True) and "image" not in second:
         return [f"a quiet second run: {second}"]
     whole = {second["image"]["base"], f"{second['image']['base']}.json"}
