@@ -14,6 +14,8 @@ from .xml import etree
 
 # What of an interface is managed only while one of the instance asks for it.
 OPTIONAL = ("vlan", "mtu", "nwfilter")
+# Those of them that a network can give its guests too.
+_BY_NETWORK = ("vlan", "mtu")
 # More interfaces than any instance has: the MACs of these indexes are known to be ours.
 _INDEXES = 32
 
@@ -58,17 +60,28 @@ def _interface(element):
 
 
 def is_same(tree, mac, want, former):
-    """Has the domain the interface as wanted (None: not at all)? former: the words of OPTIONAL that were asked for once."""
+    """Has the domain the interface as wanted (None: not at all)? former: words of marks, as words() gives them, for what was asked for once."""
     element = find(tree, mac)
     have = None if element is None else _interface(element)
     if have is not None and want is not None:
         if tree.get("id") is not None:
-            # A running guest also shows what its network gave it.
-            former = set(former) - {"vlan", "mtu"}
+            # A running guest also shows what its network gave it, which is told from what it was started with by the words of its mark.
+            former = (set(former) - set(_BY_NETWORK)) | {field for field in _BY_NETWORK if word(field, mac) in former}
         have = replace(have, **{field: None for field in OPTIONAL if not _is_managed(field, want, former)})
         if have.nwfilter is None:
             have = replace(have, nwfilter_parameters=())
     return str(have) == str(want)
+
+
+def word(field, mac):
+    """What the mark says where that interface was asked to have a VLAN or an MTU."""
+    return f"{field}/{mac}"
+
+
+def words(interfaces):
+    """The words of the mark for what these interfaces (domain_spec.Interface) are asked to have."""
+    found = [field for field in OPTIONAL if any(getattr(one, field) is not None for one in interfaces)]
+    return found + [word(field, one.mac) for one in interfaces for field in _BY_NETWORK if getattr(one, field) is not None]
 
 
 def _is_managed(field, want, former):

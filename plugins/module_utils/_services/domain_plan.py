@@ -144,7 +144,7 @@ class DomainPlan(DomainRequest):
         base = os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else ""
         macs = [mac for mac in wanted.macs if mac not in domain_read.derived_macs(instance.uid)]
         options = [field for field in UNASKED if getattr(spec, field)]
-        options += [field for field in domain_interface.OPTIONAL if any(getattr(one, field) is not None for one in spec.interfaces)]
+        options += domain_interface.words(spec.interfaces)
         return mark.Mark(
             fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
             base=base, seed=wanted.seed_hash, macs=" ".join(macs), options=" ".join(options))

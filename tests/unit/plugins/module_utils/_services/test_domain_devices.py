@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import console_log, host_files
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names, network_checks
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.domain_spec import console_log_path
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT
 from ansible_collections.egress.kvm2.tests.unit.domains import UID, acts, domain
@@ -30,7 +30,8 @@ def test_what_is_asked_for_is_made_and_kept(hypervisor):
     made = domain(hypervisor, **ASKED)
     assert not made.failed, made.msg
     assert acts(predicted) == acts(made) and made.instances[0]["drift"] == []
-    assert mark.of_domain(hypervisor.domain(UID)).options == "watchdog cpu_shares cpu_quota cpu_pin io_tuning on_crash mtu nwfilter"
+    assert mark.of_domain(hypervisor.domain(UID)).options == (
+        f"watchdog cpu_shares cpu_quota cpu_pin io_tuning on_crash mtu nwfilter mtu/{names.mac_address(UID, 0)}")
     again = domain(hypervisor, **ASKED)
     assert not again.changed and again.instances[0]["drift"] == []
 
@@ -50,6 +51,26 @@ def test_an_option_taken_out_is_drift_that_waits_for_a_restart_until_there_is_on
     assert not again.changed and fields(again) == [(field, True) for field in found]
     assert acts(domain(hypervisor, on_change="restart", **without)) == [("stop", "domain"), ("start", "domain")]
     settled = domain(hypervisor, on_change="restart", **without)
+    assert not settled.changed and settled.instances[0]["drift"] == []
+
+
+def given_by_the_network(hypervisor, element):
+    """The running guest shows what its network gave it."""
+    state = hypervisor.machine.domain_state("edge.one")
+    assert "<source network" in state.live
+    state.live = state.live.replace("<source network=", f"{element}<source network=", 1)
+
+
+@pytest.mark.parametrize(("option", "element"), [({"vlan": 5}, "<vlan><tag id='7'/></vlan>"), ({"mtu": 1400}, "<mtu size='1300'/>")])
+def test_a_vlan_or_mtu_taken_out_waits_for_a_restart_and_one_of_the_network_does_not(hypervisor, monkeypatch, option, element):
+    monkeypatch.setattr(network_checks, "vlans", lambda *_arguments: ())
+    domain(hypervisor, networks=[{"network": "default", **option}])
+    for _run in range(2):
+        taken = domain(hypervisor)
+        assert fields(taken) == [("interface", True)]
+    assert acts(domain(hypervisor, on_change="restart")) == [("stop", "domain"), ("start", "domain")]
+    given_by_the_network(hypervisor, element)
+    settled = domain(hypervisor, on_change="restart")
     assert not settled.changed and settled.instances[0]["drift"] == []
 
 
@@ -124,7 +145,7 @@ def test_one_instance_has_its_own(hypervisor):
     own = {"name": "one", "watchdog": "none", "console_log": False, "cpu_tuning": {"quota": 10}}
     made = domain(hypervisor, **{**ASKED, "instances": [own]})
     assert made.instances[0]["console_log"] is None
-    assert mark.of_domain(hypervisor.domain(UID)).options == "cpu_quota io_tuning on_crash mtu nwfilter"
+    assert mark.of_domain(hypervisor.domain(UID)).options == f"cpu_quota io_tuning on_crash mtu nwfilter mtu/{names.mac_address(UID, 0)}"
 
 
 def test_what_was_chosen_is_in_the_result(hypervisor):
