@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.egress.kvm2.tests.unit import certificates
+
 from .shipping import run_long, ship
 
 HERE = Path(__file__).parent / "faults"
@@ -32,6 +34,17 @@ def shipped(hypervisors, host, *more):
         yield
     finally:
         hypervisors.shell(host, f"rm -rf {FOLDER}")
+
+
+def certificates_in(folder):
+    """Files of two authorities; those of the second begin with other-."""
+    found = []
+    for prefix in ("", "other-"):
+        made = folder / f"made-{prefix or 'good'}"
+        made.mkdir()
+        certificates.make(made)
+        found += [path.rename(folder / f"{prefix}{path.name}") for path in sorted(made.iterdir())]
+    return found
 
 
 def told(hypervisors, host, command, *more):
@@ -55,13 +68,8 @@ def test_every_fault_at_every_place_over_every_transport(hv1):
     assert len(told(hv1, "hv1", "table.py all all all")) > 200
 
 
-def test_one_fault_of_each_kind_over_the_socket(hv1):
-    assert len(told(hv1, "hv1", "table.py unix each")) == 10
-
-
-@pytest.mark.extended
-def test_one_fault_of_each_kind_over_ssh(hv1):
-    assert len(told(hv1, "hv1", "table.py ssh each")) == 10
+def test_one_fault_of_each_kind_over_the_socket_and_over_ssh(hv1):
+    assert len(told(hv1, "hv1", "table.py unix,ssh each")) == 20
 
 
 @pytest.mark.extended
@@ -73,12 +81,27 @@ def test_what_modules_ask_of_the_daemon_does_not_grow_out_of_bounds(hv1):
 
 @pytest.mark.extended
 def test_ways_in_that_lead_nowhere(hv1):
-    assert len(told(hv1, "hv1", "ways_in.py")) == 10
+    assert len(told(hv1, "hv1", "ways_in.py")) == 12
+
+
+@pytest.mark.extended
+def test_what_the_daemon_refuses_is_taken_for_what_it_is(hv1):
+    assert len(told(hv1, "hv1", "classes.py")) == 27
+
+
+@pytest.mark.extended
+def test_a_module_that_is_asked_to_end(hv1):
+    assert len(told(hv1, "hv1", "endings.py")) == 9
+
+
+@pytest.mark.extended
+def test_tls_with_good_and_wrong_certificates(hv1, tmp_path):
+    assert len(told(hv1, "hv1", "tls.py", *certificates_in(tmp_path))) == 8
 
 
 @pytest.mark.extended
 def test_the_daemon_is_stopped_killed_or_restarted_in_the_middle_of_each_protocol(hv1):
-    assert len(told(hv1, "hv1", "daemons.py all all")) == 63
+    assert len(told(hv1, "hv1", "daemons.py all all")) == 75
 
 
 @pytest.mark.extended
@@ -88,7 +111,7 @@ def test_storage_that_hangs(hv1, tmp_path):
     subprocess.run(["mke2fs", "-q", "-t", "ext4", bare, "64M"], env=dict(os.environ, PATH=path), check=True)
     with open(bare, "rb") as source, gzip.open(packed, "wb", 1) as target:
         shutil.copyfileobj(source, target)
-    assert len(told(hv1, "hv1", "storage.py", packed)) == 5
+    assert len(told(hv1, "hv1", "storage.py", packed)) == 8
 
 
 @pytest.mark.extended
@@ -99,6 +122,7 @@ def test_no_connection_leaves_anything_behind_in_its_process(hv1):
 @pytest.mark.extended
 def test_the_other_releases_tell_failures_apart_alike(other_release):
     hypervisors, host = other_release
+    told(hypervisors, host, "classes.py")
     told(hypervisors, host, "ways_in.py")
     told(hypervisors, host, "table.py unix,ssh each")
-    told(hypervisors, host, "daemons.py image,domain,absent kill")
+    told(hypervisors, host, "daemons.py image,domain,absent,look,wait kill")

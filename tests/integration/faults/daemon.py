@@ -38,6 +38,34 @@ def restart():
     _until(answers)
 
 
+@contextlib.contextmanager
+def replaced(*arguments):
+    """The daemon is one with these arguments inside, and the usual one afterwards. What would start that again meanwhile is stopped."""
+    old = pid()
+    keeper = _fields(old)[1]
+    os.kill(int(keeper), signal.SIGSTOP)
+    process = None
+    try:
+        os.kill(old, signal.SIGTERM)
+        # Nobody takes note of its end yet.
+        _until(lambda: _fields(old)[0] == "Z")
+        process = subprocess.Popen(["libvirtd", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _until(answers)
+        yield
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait(READY)
+        os.kill(int(keeper), signal.SIGCONT)
+        _until(answers)
+
+
+def _fields(process):
+    """State, parent and what else /proc tells of a process."""
+    with open(f"/proc/{process}/stat", encoding="utf-8") as stat:
+        return stat.read().rpartition(")")[2].split()
+
+
 def mend():
     """Whatever was done to it, the daemon is well afterwards. True where it had to be killed for that."""
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):

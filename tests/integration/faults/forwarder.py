@@ -71,6 +71,16 @@ class Place:
     number: int = 1
 
 
+def once(act):
+    """A fault of the first time only: later connections go well."""
+    left = [act]
+
+    def fault():
+        if left:
+            left.pop()()
+    return fault
+
+
 class Counter:
     """Tells for each message of one connection whether the place has come, once."""
 

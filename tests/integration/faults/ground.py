@@ -17,8 +17,8 @@ from bounded import quiet
 FOLDER, POOL, FLEET = "/srv/faults", "faults", "faults"
 FILES, IMAGE, DISK, KEY, NETCAT = f"{FOLDER}/pool", f"{FOLDER}/image.raw", f"{FOLDER}/disk.qcow2", f"{FOLDER}/key", f"{FOLDER}/netcat"
 SOCKET = "/run/libvirt/libvirt-sock"
-# Below the daemons' own folder: what a socket elsewhere leads to is not taken for this machine.
-SOCKETS = "/run/libvirt/kvm2-faults"
+# Below the daemons' own folder, and elsewhere: what such a socket leads to is not taken for this machine, and all goes over the connection.
+SOCKETS, FAR_SOCKETS = "/run/libvirt/kvm2-faults", f"{FOLDER}/sockets"
 LOCAL = "qemu:///system"
 SIZE = 4 * 1024 ** 2
 # Limits short enough to be waited for, and what a module takes after one: its work may clean up, then the line is cut, then the process ends.
@@ -64,6 +64,7 @@ def lay():
     clear()
     os.makedirs(FILES)
     os.makedirs(SOCKETS)
+    os.makedirs(FAR_SOCKETS)
     shell("virsh", "-q", "pool-define-as", POOL, "dir", "--target", FILES)
     shell("virsh", "-q", "pool-start", POOL)
     with open(IMAGE, "wb") as file:

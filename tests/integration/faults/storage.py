@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 
+import dead_folder
 import ground
 from bounded import call, quiet
 from forwarder import Forwarder, Place, unix_listener
@@ -52,10 +54,10 @@ def small_filesystem():
 
 
 @contextlib.contextmanager
-def dead_folder():
+def dying_folder():
     """Gives what makes it stop answering. Its end aborts all that hangs there."""
     os.makedirs(DEAD)
-    server = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "dead_folder.py"), DEAD])
+    server = subprocess.Popen([sys.executable, dead_folder.__file__, DEAD])
     try:
         until = time.monotonic() + READY
         while not os.path.ismount(DEAD):
@@ -128,13 +130,30 @@ def frozen():
         return bad + frozen_in_the_upload() + published("loop-b")
 
 
+def sources():
+    """Imports into a pool that is well, from a file that can be read up to its middle only, and with a temporary file of that kind."""
+    bad, packed = [], f"{ground.FOLDER}/image.raw.gz"
+    with open(ground.IMAGE, "rb") as image, gzip.open(packed, "wb", 1) as file:
+        shutil.copyfileobj(image, file)
+    digest = hashlib.sha256(dead_folder.content(0, dead_folder.SIZE)).hexdigest()
+    there = {"src": f"{DEAD}/{dead_folder.NAME.decode()}"}
+    for case, key, more in (
+            ("dead source, in its digest", "source-a", there), ("dead source, in the upload", "source-b", dict(there, checksum=f"sha256:{digest}")),
+            ("dead temporary file", "source-c", {"src": packed, "tmpdir": DEAD})):
+        began, (module, options) = time.monotonic(), ground.image(key)
+        ended = call(module, dict(options, **more))
+        left = [name for name in ground.files() if key in name]
+        bad += judge(case, ended, began, ([] if ended.failed else ["it succeeded"]) + [f"{name} is left" for name in left])
+    return bad
+
+
 def dead():
     look = ground.look()[1]
-    with dead_folder() as stop_answering:
+    with dying_folder() as stop_answering:
         there = dict(look, pool=DEAD_POOL, exclusive=True)
         quiet("kvm2_pool_check", there)
+        bad = sources()
         stop_answering()
-        bad = []
         for case, module, options in (
                 ("dead folder, a look at it", "kvm2_pool_check", there),
                 ("dead folder, an import into it", "kvm2_image", dict(ground.image("dead")[1], pool=DEAD_POOL, exclusive=True)),

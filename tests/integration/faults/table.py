@@ -51,10 +51,11 @@ def limit(place, fault):
     return ground.limits.timeout if fault in LATE else ground.limits.keepalive
 
 
-def listener_and_uri(transport, name):
+def listener_and_uri(transport, name, far):
+    """far: is it a way on which a module reads back what it has uploaded?"""
     ssh = f"qemu+ssh://root@127.0.0.1{{}}/system?keyfile={ground.KEY}"
     if transport in ("unix", "ssh"):
-        path = f"{ground.SOCKETS}/{name}.sock"
+        path = f"{ground.FAR_SOCKETS if far else ground.SOCKETS}/{name}.sock"
         uri = f"qemu+unix:///system?socket={path}" if transport == "unix" else f"{ssh.format('')}&proxy=netcat&netcat={ground.NETCAT}&socket={path}"
         return unix_listener(path), uri
     listener = tcp_listener()
@@ -84,7 +85,7 @@ def judged(*case):
 
 def one(transport, place, fault, number, attempt):
     name = f"case-{number}-{attempt}"
-    listener, uri = listener_and_uri(transport, name)
+    listener, uri = listener_and_uri(transport, name, place == "download")
     wire = transport == "ssh-wire"
     at = (WIRE if wire else PLACES)[place]
     before = ground.files()

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 
 import ground
 from bounded import Call, call, quiet
-from peer import SSH, here
+from forwarder import Forwarder, Place, once, unix_listener
+from peer import SSH, THROUGH_SSH, here
+from table import ADDRESSES
 
 OTHER_KEYS, NO_KEYS, NO_KEY = f"{ground.FOLDER}/other-hosts", f"{ground.FOLDER}/no-hosts", f"{ground.FOLDER}/other-key"
 
@@ -27,9 +28,9 @@ def others():
         pass
 
 
-def judge(case, ended, began, kind, words, limit=None):
+def judge(case, ended, began, kind, words, limit=None, more=()):
     bound = ground.limits.bound(limit or ground.limits.connect)
-    problems, took = ended.problems(), ended.ended - began
+    problems, took = [*ended.problems(), *more], ended.ended - began
     if took > bound:
         problems.append(f"it took {took:.1f} s of {bound} s")
     text = (ended.result or {}).get("msg", "")
@@ -46,30 +47,21 @@ def refused(case, kind, words, uri, **more):
     return judge(case, call(*ground.look(uri, **more)), began, kind, words)
 
 
-def ssh_dies():
-    """The ssh of a module that waits for a guest is killed."""
-    uri = f"qemu+ssh://root@127.0.0.1/system?keyfile={ground.KEY}"
+def ssh_dies(case, how, words, limit):
+    """The ssh of a module that waits for a guest is killed after two looks; how: once or at each connection."""
+    path = f"{ground.SOCKETS}/{case.replace(' ', '-')}.sock"
+    module, options = ground.domain("one", THROUGH_SSH.format(path), wait={"for": "address", "timeout": ground.limits.timeout})
+    runs = []
 
-    module, options = ground.domain("one", uri, wait={"for": "address", "timeout": "60s"})
-    killed = []
+    def kill():
+        for pid, command in runs[0].processes():
+            if command.startswith("ssh "):
+                os.kill(pid, signal.SIGKILL)
 
-    def kill(run):
-        until = time.monotonic() + 30
-        while time.monotonic() < until and not killed:
-            found = [pid for pid, command in run.processes() if command.startswith("ssh ")]
-            if found and len(ground.shell("virsh", "-q", "list").split()):
-                # Opened and at work: it has asked for the state of the guest since.
-                time.sleep(2)
-                os.kill(found[0], signal.SIGKILL)
-                killed.append(time.monotonic())
-            time.sleep(0.1)
-
-    run = Call(module, dict(options, timeout=40))
-    killer = threading.Thread(target=kill, args=(run,))
-    killer.start()
-    ended = run.end()
-    killer.join()
-    return judge("ssh is killed", ended, killed[0] if killed else ended.began, "transient", ["connection"], ground.limits.keepalive)
+    with Forwarder(unix_listener(path), ground.SOCKET, Place("reply", ADDRESSES, 2), how(kill)) as forwarder:
+        runs.append(Call(module, dict(options, timeout=6 * ground.limits.timeout)))
+        ended = runs[0].end()
+    return judge(case, ended, forwarder.fired or ended.began, "transient", words, limit)
 
 
 def main():
@@ -88,13 +80,16 @@ def main():
             bad.append(refused("port of ssh closed", "transient", ["refused"], uri))
         with here("http-ssh", "") as uri:
             bad.append(refused("an HTTP server on the port of ssh", "transient", ["sshd"], uri))
+        bad.append(refused("an SSH server on the port", "permanent", ["no libvirt daemon"], "qemu+tcp://127.0.0.1:22/system"))
         bad.append(refused("host key changed", "permanent", ["key"], plain, ssh_known_hosts=OTHER_KEYS))
         bad.append(refused("host key unknown", "permanent", ["key"], plain, ssh_known_hosts=NO_KEYS))
         bad.append(refused("wrong user", "permanent", ["permission denied"], plain.replace("root@", "nobody@")))
         bad.append(refused("wrong key", "permanent", ["permission denied"], plain.replace(ground.KEY, NO_KEY) + "&sshauth=privkey"))
         quiet(*ground.look(plain))
         ground.guest("one", ground.base())
-        bad.append(ssh_dies())
+        # The wait goes on over another connection, until its own time is over.
+        bad.append(ssh_dies("ssh is killed", once, ["it is not there within"], ground.limits.timeout))
+        bad.append(ssh_dies("ssh is killed again and again", lambda kill: kill, ["connection was lost"], ground.limits.timeout))
     finally:
         ground.clear()
     sys.exit(any(bad))

@@ -155,6 +155,14 @@ def test_a_function_is_called_at_the_place_and_the_message_goes_on(tmp_path, dae
             assert len(called) == int(number > 0)
 
 
+def test_a_fault_of_the_first_time_only_leaves_later_connections_alone():
+    called = []
+    fault = forwarder.once(lambda: called.append(True))
+    fault()
+    fault()
+    assert called == [True]
+
+
 def test_slow_is_a_kilobyte_a_second_from_the_place_on(tmp_path, daemon):
     with connected(tmp_path, daemon, ("call", 7), "slow") as (client, _running):
         expected = answer(client, 7, b"x" * 100)
