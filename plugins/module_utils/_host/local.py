@@ -13,6 +13,8 @@ from . import storage
 
 # Writing out what a slow disk still has to write takes minutes; nothing that works takes longer.
 SYNC_PATIENCE = 900.0
+# What a sync gets that nobody wants any more: what has to be undone then is still to come.
+LEFT_PATIENCE = 5.0
 
 
 def realpath(path):
@@ -52,13 +54,13 @@ class Syncer:
 
     The file is kept open from the start, since only then every write error of it is told here. Use as a context manager; finish() begins the
     last sync, that of the folder with it, and wait() raises what went wrong in any of them. A process of its own does it, which is left behind
-    where the storage stops answering.
+    where the storage stops answering. check_stop(): called while wait() waits; what it raises ends that.
     """
 
     INTERVAL = 0.2
 
-    def __init__(self, path, patience=SYNC_PATIENCE):
-        self._path, self._patience = path, patience
+    def __init__(self, path, check_stop=storage.nothing, patience=SYNC_PATIENCE):
+        self._path, self._check_stop, self._patience = path, check_stop, patience
         self._filled, self._leave = threading.Event(), threading.Event()
         self._error = None
         self._worker = storage.start()
@@ -73,12 +75,12 @@ class Syncer:
         self._thread.start()
         return self
 
-    def __exit__(self, *_problem):
-        # Left early it must not wait for storage that may never answer.
-        early = not self._filled.is_set()
+    def __exit__(self, kind, *_problem):
+        # Left early, also in the middle of the last sync, it must not wait for storage that may never answer.
+        early = kind is not None or not self._filled.is_set()
         self._leave.set()
         self._filled.set()
-        self._thread.join(storage.PATIENCE if early else None)
+        self._thread.join(LEFT_PATIENCE if early else None)
         if self._thread.is_alive():
             # The thread sees the end of the worker, and lets go of it itself.
             self._worker.kill()
@@ -100,7 +102,10 @@ class Syncer:
         self._filled.set()
 
     def wait(self):
-        self._thread.join()
+        self._thread.join(storage.LOOK)
+        while self._thread.is_alive():
+            self._check_stop()
+            self._thread.join(storage.LOOK)
         if self._error is not None:
             raise self._failure(self._error) from self._error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -74,25 +75,62 @@ def test_left_early_it_does_not_sync_all(path, worker):
     assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
 
 
-def test_left_early_it_does_not_wait_for_storage_that_hangs(path, tmp_path, monkeypatch):
-    asked, pipe = threading.Event(), str(tmp_path / "stuck")
+@pytest.fixture
+def stuck(tmp_path, monkeypatch):
+    """stuck(name): the worker's function of that name never returns; the Event that is set once it is asked for."""
+    pipe = str(tmp_path / "stuck")
     os.mkfifo(pipe)
+    monkeypatch.setattr(local, "LEFT_PATIENCE", 0.2)
 
-    class Stuck(storage.Worker):
-        def ask(self, patience, name, *arguments):
-            if name != "fdatasync":
-                return super().ask(patience, name, *arguments)
-            asked.set()
-            # Nobody writes to the pipe, so opening it never returns.
-            return super().ask(patience, "open_file", pipe)
-    monkeypatch.setattr(storage, "start", Stuck)
+    def make(what):
+        asked = threading.Event()
+
+        class Stuck(storage.Worker):
+            def ask(self, patience, name, *arguments):
+                if name != what:
+                    return super().ask(patience, name, *arguments)
+                asked.set()
+                # Nobody writes to the pipe, so opening it never returns.
+                return super().ask(patience, "open_file", pipe)
+        monkeypatch.setattr(storage, "start", Stuck)
+        return asked
+    return make
+
+
+@pytest.fixture
+def nothing_left():
+    """What a Syncer takes is given back."""
     before = len(os.listdir("/proc/self/fd")), set(ending.children())
-    with pytest.raises(ValueError), local.Syncer(path):
-        assert asked.wait(30)
-        monkeypatch.setattr(storage, "PATIENCE", 0.2)
-        raise ValueError
+    yield
     assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
     assert (len(os.listdir("/proc/self/fd")), set(ending.children())) == before
+
+
+def test_left_early_it_does_not_wait_for_storage_that_hangs(path, stuck, nothing_left):
+    asked = stuck("fdatasync")
+    with pytest.raises(ValueError), local.Syncer(path):
+        assert asked.wait(30)
+        raise ValueError
+
+
+@pytest.mark.parametrize("name", ["fsync", "fsync_folder"])
+def test_left_in_the_last_sync_it_does_not_wait_for_that(path, stuck, nothing_left, name):
+    asked, begun = stuck(name), time.monotonic()
+    with pytest.raises(ValueError), local.Syncer(path, patience=60) as syncer:
+        syncer.finish()
+        assert asked.wait(30)
+        raise ValueError
+    assert time.monotonic() < begun + 40
+
+
+def test_a_stop_ends_the_wait_for_the_last_sync(path, stuck, nothing_left, monkeypatch):
+    def stop():
+        raise Kvm2Error("transient", "go on with", "the work", "it was asked to end")
+    monkeypatch.setattr(storage, "LOOK", 0.05)
+    stuck("fsync")
+    with pytest.raises(Kvm2Error, match="asked to end"), local.Syncer(path, stop, patience=60) as syncer:
+        syncer.finish()
+        syncer.wait()
 
 
 @pytest.mark.parametrize("name", ["fdatasync", "fsync"])
