@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 
-from .._policy.errors import PERMANENT, QUOTA, Kvm2Error
+from .._policy.errors import PERMANENT, QUOTA, TRANSIENT, Kvm2Error
 from . import storage, streaming
 from .source import Source
 
 _LOOK_EACH = 4 * 1024 ** 2
 # What is left to others on the filesystem: a twentieth of it, but no more than this.
 _RESERVE = 256 * 1024 ** 2
+# The last one is a limit of the filesystem or of the user for one file: another folder helps there too.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def spool(blocks, name, folder=None, pool_path=None, at_least=0, check_stop=storage.nothing):
@@ -70,18 +73,26 @@ class _File:
 
     def fill(self, blocks, at_least):
         """The length of what was written."""
-        shares = self._pool_path is not None and self._ask("is_beside", self._pool_path, self._descriptor)
+        shares = self._is_beside_pool()
         looked_at = written = 0
-        self._require(at_least * (2 if shares else 1))
         try:
+            self._require(at_least * (2 if shares else 1))
             for block in self._written(blocks):
                 written += len(block)
                 if written - looked_at >= _LOOK_EACH:
                     self._require(written if shares else 0)
                     looked_at = written
         except OSError as error:
-            raise self._no_room(error.strerror or error) from error
+            if error.errno in _FULL:
+                raise self._no_room(error.strerror or error) from error
+            raise self._broken(self._where, error) from error
         return written
+
+    def _is_beside_pool(self):
+        try:
+            return self._pool_path is not None and self._ask("is_beside", self._pool_path, self._descriptor)
+        except OSError as error:
+            raise self._broken(self._pool_path, error) from error
 
     def _written(self, blocks):
         """The blocks, each once it is written; the next one is made meanwhile."""
@@ -106,6 +117,9 @@ class _File:
         room = available - min(_RESERVE, size // 20)
         if room < wanted or room <= 0:
             raise self._no_room(f"there is room for {max(0, room)} more bytes, and {wanted or 'more'} are needed")
+
+    def _broken(self, folder, error):
+        return Kvm2Error(TRANSIENT, "spool", f"{self._name} in {self._where}", f"{folder}: {error.strerror or error}", f"Check the storage of {folder}.")
 
     def _no_room(self, cause):
         return Kvm2Error(QUOTA, "spool", f"{self._name} in {self._where}", cause, "Free space there, or give a tmpdir with more room.")

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import errno
 import os
 import resource
 
@@ -102,6 +103,25 @@ def test_a_disk_that_is_full_all_the_same(monkeypatch, tmp_path, most):
     with pytest.raises(Kvm2Error, match="File too large") as caught:
         spool.spool(iter(BLOCKS), "image", str(tmp_path))
     assert caught.value.kind == "quota" and "tmpdir" in caught.value.hint and str(tmp_path) in caught.value.object
+
+
+@pytest.mark.parametrize("code, kind, word", [
+    (errno.ENOSPC, "quota", "tmpdir with more room"), (errno.EDQUOT, "quota", "tmpdir with more room"), (errno.EIO, "transient", "Check the storage of"),
+    (errno.EROFS, "transient", "Check the storage of")])
+@pytest.mark.parametrize("where", ["begin", "room", "is_beside"])
+def test_storage_that_fails_is_told_as_what_it_is(monkeypatch, tmp_path, where, code, kind, word):
+    def fail(*_arguments):
+        raise OSError(code, os.strerror(code))
+    if where == "begin":
+        real = storage.Worker.begin
+        monkeypatch.setattr(storage.Worker, "begin", lambda worker, patience, name, *rest: (fail if name == "write" else real)(worker, patience, name, *rest))
+    else:
+        answer(monkeypatch, **{where: fail})
+    with pytest.raises(Kvm2Error, match=os.strerror(code)) as caught:
+        spool.spool(iter(BLOCKS), "image", str(tmp_path), str(tmp_path))
+    # Where only something is looked at, nothing is full.
+    assert caught.value.kind == (kind if where != "is_beside" else "transient") and str(tmp_path) in caught.value.message
+    assert where == "is_beside" or word in caught.value.hint
 
 
 def test_a_source_that_fails_fails_the_spooling(tmp_path):
