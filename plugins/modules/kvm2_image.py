@@ -129,6 +129,8 @@ options:
       - Whether zeros of the image take no space in the pool. With V(true) too the space of the whole image has to be free at the start,
         so that a full pool fails at once and leaves nothing behind; what is not needed is given back at the end.
       - Over a remote O(uri) it needs libvirt 9.0, or 12.8 or newer. Releases in between are refused, since a full disk ends some of them.
+      - On the hypervisor itself every release will do for root. For a user who may not read the pool's folder the same releases do as over a
+        remote O(uri). Where it cannot be done there, the image keeps all of its space, and a warning says so.
     type: bool
     default: false
   refresh:
@@ -169,12 +171,14 @@ options:
     default: "0444"
   owner:
     description:
-      - The number of the user that owns a new base, for hypervisors whose libvirt does not give disks to QEMU's user by itself
-        (C(dynamic_ownership = 0)). The default is what libvirt gives new volumes.
+      - The number of the user that owns a new base. The default is what libvirt gives new volumes.
+      - It concerns the base only. Overlays and seeds are made with the mode C(0600) and libvirt's default owner, so where libvirt does not
+        give disks to QEMU's user by itself (C(dynamic_ownership = 0)) and QEMU does not run as that owner, instances do not start, whoever
+        owns the base.
     type: int
   group:
     description:
-      - The number of the group of a new base, as O(owner).
+      - The number of the group of a new base. What O(owner) says of overlays and seeds holds for it too.
     type: int
   timeout:
     description:
@@ -270,7 +274,9 @@ image:
       type: str
       sample: sha256:0f3a9b1c2d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8
     durable:
-      description: Whether the data was synced to the disk before the base was published, which only a local module can do.
+      description:
+        - Whether the data was synced to the disk before the base was published. Only a local module can do that, and only as a user who
+          may read the pool's folder, such as root.
       returned: success
       type: bool
       sample: true

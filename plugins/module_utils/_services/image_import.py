@@ -18,6 +18,7 @@ from .pools import sees_pool
 # Of a full disk in a sparse stream libvirt 11.3 dies, while 9.0 and 12.8 report it: measured, and nothing in between is trusted.
 # Versions as virConnectGetLibVersion counts them, each range without its end.
 _SPARSE_STREAMS = ((9000000, 9001000), (12008000, 10 ** 9))
+_NOT_SEEN = "this user may not read the file or the pool's folder; run the module with become"
 # A longer ETag is done without, so that the record stays small.
 _LONGEST_VALIDATOR = 1024
 
@@ -79,29 +80,32 @@ class Importer:
         options = self._options
         made = hypervisor.create_volume(pool, volume_xml.raw_volume(str(name), content.length, options.mode, options.owner, options.group))
         seen = self._local and local.readable(made.path)
+        # A file that is not seen gets its holes in the stream, where that is safe; over a remote URI check_sparse() has seen to it.
+        streamed = options.sparse and not seen and (not self._local or _survives_full_disk(hypervisor.host().libvirt_version))
         with contextlib.ExitStack() as stack:
-            syncer = stack.enter_context(local.Syncer(made.path)) if seen else None
+            syncer = stack.enter_context(local.Syncer(made.path, self._context.check_stop)) if seen else None
             blocks = stack.enter_context(contextlib.closing(transfer.prefetch(content.blocks())))
-            hypervisor.upload(pool, str(name), blocks, content.length, sparse=self._options.sparse and not self._local)
+            hypervisor.upload(pool, str(name), blocks, content.length, sparse=streamed)
             content.check()
             content.check_end()
             did("fetch")
-            if self._options.sparse and seen:
-                self._dig(made.path)
+            if options.sparse and not streamed:
+                self._dig(made.path, seen)
             if syncer is not None:
                 syncer.finish()
             volume = self._look(name, content)
-            if self._options.verify != "never":
+            if options.verify != "never":
                 read_back(hypervisor, volume, content.length, content.stored, self._context, seen)
             if syncer is not None:
                 syncer.wait()
         if syncer is None:
+            why = f": {_NOT_SEEN}" if self._local else ""
             self._context.warn(
-                f"The base {name} in pool {pool} could not be made durable over {hypervisor.uri}: after a power cut check it with verify: always.")
+                f"The base {name} in pool {pool} could not be made durable over {hypervisor.uri}{why}. After a power cut check it with verify: always.")
         return volume, syncer is not None
 
-    def _dig(self, path):
-        problem = self._hypervisor.dig_holes(path)
+    def _dig(self, path, seen):
+        problem = self._hypervisor.dig_holes(path) if seen else _NOT_SEEN
         if problem is not None:
             self._context.warn(f"The file {path} stays fully allocated: {problem}.")
 
@@ -141,11 +145,15 @@ def check_sparse(hypervisor, pool):
     if sees_pool(hypervisor, pool):
         return
     version = hypervisor.host().libvirt_version
-    if not any(first <= version < end for first, end in _SPARSE_STREAMS):
+    if not _survives_full_disk(version):
         raise Kvm2Error(
             PERMANENT, "make sparse", f"an image over {hypervisor.uri}",
             f"a full disk in the middle could end its libvirt {version // 10 ** 6}.{version // 1000 % 1000}",
             "Leave sparse out, run the module on the hypervisor itself, or use libvirt 9.0, or 12.8 or newer, there.")
+
+
+def _survives_full_disk(version):
+    return any(first <= version < end for first, end in _SPARSE_STREAMS)
 
 
 def read_back(hypervisor, volume, length, digest, context, local_file):

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import fetch, turn
+from ansible_collections.egress.kvm2.plugins.module_utils._host import fetch, local, turn
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, record
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._services import service
@@ -205,6 +205,29 @@ def test_sparse_over_a_stream_only_where_a_full_disk_is_survived(hypervisor, tmp
     if good:
         assert not done.failed and stored(hypervisor, done) == RAW
         assert hypervisor.machine.file(done.image["path"]).allocated < len(RAW) // 2
+
+
+@pytest.mark.parametrize("version, streamed", [(9000000, True), (11003000, False), (12008000, True)])
+def test_a_local_user_who_may_not_read_the_pool_is_told_what_that_costs(tmp_path, monkeypatch, version, streamed):
+    hypervisor = FakeHypervisor(uri="qemu:///system")
+    (tmp_path / "x").write_bytes(RAW)
+    host = replace(hypervisor.host(), libvirt_version=version)
+    monkeypatch.setattr(hypervisor, "host", lambda: host)
+    monkeypatch.setattr(local, "exists", lambda _path: True)
+    monkeypatch.setattr(local, "readable", lambda _path: False)
+    done = import_image(hypervisor, src=str(tmp_path / "x"), format="raw", sparse=True)
+    assert not done.failed and stored(hypervisor, done) == RAW and not done.image["durable"]
+    allocated = hypervisor.machine.file(done.image["path"]).allocated
+    assert (allocated < len(RAW) // 2) if streamed else (allocated == len(RAW))
+    told = [warning for warning in done.warnings if "with become" in warning]
+    assert ["could not be made durable" in warning for warning in told] == ([True] if streamed else [False, True])
+    assert streamed or "stays fully allocated: this user may not read" in told[0]
+
+
+def test_over_a_remote_uri_nobody_is_sent_to_become(hypervisor, tmp_path):
+    (tmp_path / "x").write_bytes(RAW)
+    done = import_image(hypervisor, src=str(tmp_path / "x"), format="raw")
+    assert ["become" in warning for warning in done.warnings if "could not be made durable" in warning] == [False]
 
 
 def test_progress_is_told_and_a_stop_is_obeyed(hypervisor, url, monkeypatch):
