@@ -128,7 +128,7 @@ def unnoticed(protocol, ended):
     if protocol == "look":
         return [f"it failed: {ended.output}"] if ended.failed else []
     text = (ended.result or {}).get("msg", "")
-    return [] if "it is not there within" in text else [f"the wait did not go on: {text}"]
+    return [] if "it is not there" in text else [f"the wait did not go on: {text}"]
 
 
 def main():

@@ -88,7 +88,7 @@ def main():
         quiet(*ground.look(plain))
         ground.guest("one", ground.base())
         # The wait goes on over another connection, until its own time is over.
-        bad.append(ssh_dies("ssh is killed", once, ["it is not there within"], ground.limits.timeout))
+        bad.append(ssh_dies("ssh is killed", once, ["it is not there"], ground.limits.timeout))
         bad.append(ssh_dies("ssh is killed again and again", lambda kill: kill, ["connection was lost"], ground.limits.timeout))
     finally:
         ground.clear()
