@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs inside a module on a hypervisor, by way of PYTHONPATH: notes the module's steps, and ends it by SIGKILL at one of them.
 
-A step is a call of libvirt (virStoragePool.createXML, open), a sync or a rename (os.fsync). KVM2_KILL_LOG names the file that gets a line for
+A step is a call of libvirt (virStoragePool.createXML, open), a sync or a rename (os.fsync), or what the helper process is asked that touches the
+storage (helper.fsync, helper.hash_on), from the question to its answer. KVM2_KILL_LOG names the file that gets a line for
 each: its name and how many times it was called. KVM2_KILL_AT says where to end: "before NAME N" and "after NAME N" for the N-th call of that
 name, "sent N" and "received N" when N bytes have gone through libvirt's streams. What ends the process is written down before it happens.
 """
@@ -13,11 +14,14 @@ from __future__ import annotations
 import functools
 import importlib.abc
 import importlib.util
+import marshal
 import os
 import signal
 import sys
 import threading
 
+# Of what the helper is asked: what is done once or in order in each run, and not by the clock.
+ASKED = ("fsync", "fsync_folder", "hash_on")
 SYNCS = ("fsync", "fdatasync", "posix_fallocate", "ftruncate", "link", "rename", "replace")
 
 
@@ -113,6 +117,27 @@ def wrap_libvirt(steps, libvirt):
         setattr(os, name, step(steps, f"os.{name}", getattr(os, name)))
 
 
+def wrap_helper(steps):
+    """Questions and answers are marshalled, each pair by one thread."""
+    dumps, loads, asked = marshal.dumps, marshal.loads, threading.local()
+
+    def ask(values, *more):
+        asked.step = None
+        if isinstance(values, tuple) and values and values[0] in ASKED:
+            name = f"helper.{values[0]}"
+            asked.step = name, steps.begin(name)
+        return dumps(values, *more)
+
+    def answered(data, *more):
+        values = loads(data, *more)
+        step_of_it, asked.step = getattr(asked, "step", None), None
+        if step_of_it is not None:
+            steps.end(*step_of_it)
+        return values
+
+    marshal.dumps, marshal.loads = ask, answered
+
+
 class Finder(importlib.abc.MetaPathFinder):
     """Finds libvirt as it would be found anyway, and wraps it once it is loaded: a Python without it is no module of ours."""
 
@@ -128,7 +153,9 @@ class Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             load(module)
-            wrap_libvirt(Steps(self._log, self._at), module)
+            steps = Steps(self._log, self._at)
+            wrap_libvirt(steps, module)
+            wrap_helper(steps)
 
         spec.loader.exec_module = exec_module
         return spec
