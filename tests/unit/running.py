@@ -12,6 +12,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry import run
 from ansible_collections.egress.kvm2.plugins.module_utils._entry.args import connection_arguments
+from ansible_collections.egress.kvm2.plugins.module_utils._host.ending import EndedEarly
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._services import clock as pool_clock
@@ -48,8 +49,8 @@ def run_module(module, hypervisor, check=False, clock=None, **given):
     try:
         service = service_of(module)(parameters(module, **given), context)
         plan, result = run.carry_out(service, hypervisor, check)
-    except Kvm2Error as error:
-        context.failures.insert(0, (None, error))
+    except (Kvm2Error, EndedEarly) as error:
+        context.failures.insert(0, (None, getattr(error, "error", error)))
     if context.failures:
         return SimpleNamespace(failed=True, warnings=warnings, **run.failure(context, context.failures, result))
     return SimpleNamespace(failed=False, warnings=warnings, **run.finish(plan, result, True))

@@ -15,6 +15,7 @@ from typing import FrozenSet, Optional, Tuple
 from .._policy import domain_read, domain_xml, mark
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from . import clock, converge, overlay_making, seeds
+from .undoing import undone_by
 
 
 @dataclass(frozen=True)
@@ -49,22 +50,19 @@ def disks_of(domain):
 def make(hypervisor, change, did):
     """Make overlay and seed. The guest goes on meanwhile, here and in prepare."""
     job = change.job
-    try:
+    with undone_by(lambda: undo(hypervisor, change)):
         if change.base is not None:
             overlay_making.create_checked(hypervisor, job.pool, job.overlay, change.base, change.capacity)
             did("create", "overlay")
         if change.new_seed:
             seeds.make(hypervisor, job.pool, job.seed, job.wanted)
             did("create", "seed")
-    except BaseException:
-        undo(hypervisor, change)
-        raise
 
 
 def prepare(hypervisor, change, did, look, wall_clock):
     """Look at the domain afresh, and see that what it will start on can be read. look: a looks.shared_look() that is no older than what was made."""
     job = change.job
-    try:
+    with undone_by(lambda: undo(hypervisor, change)):
         domain = _as_planned(hypervisor, change)
         if change.new_overlay:
             converge.still_definable(hypervisor, job, look, wall_clock)
@@ -72,15 +70,12 @@ def prepare(hypervisor, change, did, look, wall_clock):
         converge.check_seed_there(hypervisor, job)
         if not domain.persistent:
             converge.redefine(hypervisor, change.present, did)
-    except BaseException:
-        undo(hypervisor, change)
-        raise
 
 
 def switch(hypervisor, change, did, look, wall_clock):
     """Drop a managed save, touch what loses its domain, define, look back. The guest is off. look: a looks.shared_look() that is no older than that."""
     job = change.job
-    try:
+    with undone_by(lambda: undo(hypervisor, change)):
         domain = _as_planned(hypervisor, change)
         if domain.active:
             raise _refused(change, TRANSIENT, "something started it again", "Run again.")
@@ -95,9 +90,6 @@ def switch(hypervisor, change, did, look, wall_clock):
             parsed = mark.of_domain(domain)
             fresh = replace(job.mark, created_at=parsed.created_at, hold=parsed.hold, run=parsed.run)
             hypervisor.define(domain_xml.update(domain.xml, job.spec, mark.to_element(fresh)))
-    except BaseException:
-        undo(hypervisor, change)
-        raise
     if not change.defines:
         return
     did("replace" if change.new_overlay else "redefine", "domain")

@@ -16,6 +16,7 @@ from .._policy.specification import Wanted
 from .._policy.xml import parse
 from . import clock, seeds
 from .instances import Instance, domain_of
+from .undoing import undone_by
 
 REPLACE = (
     "Run kvm2_overlay with replace: true, then kvm2_domain with the overlay it returns and on_change: replace; "
@@ -53,13 +54,10 @@ def drop_seed(hypervisor, job, made):
 def create(hypervisor, job, made, did, look, wall_clock):
     """Over its seed that was just made: observe again → define → read back → see the chain and the seed. look: a looks.shared_look() that is no older
     than the seed. Starting is the caller's, together with the others."""
-    try:
+    with undone_by(lambda: drop_seed(hypervisor, job, made)):
         _nobody_else(hypervisor, job)
         still_definable(hypervisor, job, look, wall_clock)
         hypervisor.define(domain_xml.render(job.spec, mark.to_element(job.mark)))
-    except BaseException:
-        drop_seed(hypervisor, job, made)
-        raise
     did("define", "domain")
     settled = settle(hypervisor, job)
     if settled.seed_path != made.path:

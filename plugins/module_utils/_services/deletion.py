@@ -74,25 +74,42 @@ def _is_own_user(user, doomed, own_paths):
     return user.path in own_paths
 
 
-def delete_all(hypervisor, wanted, stop_mode, stop_timeout, clock, stopped=power.stop_all):
-    """Delete instances (Doomed). Returns {uid: (what was done, as (act, what, name) tuples, None or Kvm2Error)}.
+def delete_all(hypervisor, wanted, stop_mode, stop_timeout, clock, did, stopped=power.stop_all):
+    """Delete instances (Doomed). Returns {uid: None or Kvm2Error}.
 
-    clock gives seconds since the epoch, for the declaration.
+    clock gives seconds since the epoch, for the declaration. did(doomed, act, what, name) is told what was done as soon as it is, since a run may
+    end in the middle.
     """
-    done = {doomed.uid: [] for doomed in wanted}
+    done = {doomed.uid: _Deeds(doomed, did) for doomed in wanted}
     errors, going = {}, []
     for some in looks.groups(wanted):
         look = looks.shared_look(hypervisor)
         going += _each(hypervisor, errors, some, lambda one, seen=look: _declare(hypervisor, one, seen, clock, done[one.uid]))
-    outcome = stopped(hypervisor, {doomed.uid: doomed.domain for doomed in going if _is_active(hypervisor, doomed)}, stop_mode, stop_timeout)
-    for uid, error in outcome.items():
+    running = []
+    going = _each(hypervisor, errors, going, lambda one: running.append(one) if _is_active(hypervisor, one) else None)
+    outcome = stopped(hypervisor, {doomed.uid: doomed.domain for doomed in running}, stop_mode, stop_timeout)
+    for doomed in running:
+        error = outcome[doomed.uid]
         if error is not None:
-            errors[uid] = error
+            errors[doomed.uid] = error
         else:
-            done[uid].append(("stop", "domain", next(doomed.domain for doomed in going if doomed.uid == uid)))
+            done[doomed.uid]("stop", "domain", doomed.domain)
     for some in looks.groups(doomed for doomed in going if doomed.uid not in errors):
         _finish(hypervisor, some, errors, done)
-    return {uid: (tuple(done[uid]), errors.get(uid)) for uid in done}
+    return {uid: errors.get(uid) for uid in done}
+
+
+class _Deeds:
+    """What was done for one instance."""
+
+    def __init__(self, doomed, did):
+        self._doomed, self._did = doomed, did
+        self.deleted = []
+
+    def __call__(self, act, what, name):
+        if act == "delete":
+            self.deleted.append(name)
+        self._did(self._doomed, act, what, name)
 
 
 def _each(hypervisor, errors, wanted, step):
@@ -144,17 +161,20 @@ def _declare(hypervisor, doomed, look, clock, done):
     if parsed.deleting is not None or not domain.persistent:
         return
     if hypervisor.set_metadata(domain.uuid, mark.PREFIX, mark.URI, mark.to_metadata(replace(parsed, deleting=clock()))):
-        done.append(("declare", "domain", doomed.domain))
+        done("declare", "domain", doomed.domain)
 
 
 def _finish(hypervisor, wanted, errors, done):
     left = wanted
     for _attempt_number in range(ROUNDS):
-        look, again = looks.shared_look(hypervisor), []
-        _each(hypervisor, errors, left, lambda one, seen=look, back=again: _undefine(hypervisor, one, seen, back, done[one.uid]))
-        left = again
-        if not left:
+        look, running = looks.shared_look(hypervisor), []
+        _each(hypervisor, errors, left, lambda one, seen=look, on=running: _undefine(hypervisor, one, seen, on, done[one.uid]))
+        if not running:
             break
+        # Between two passes: it may take its time, and no look may be older than that.
+        outcome = power.stop_all(hypervisor, {doomed.uid: doomed.domain for doomed in running}, "force", 0)
+        errors.update({uid: error for uid, error in outcome.items() if error is not None})
+        left = [doomed for doomed in running if doomed.uid not in errors]
     gone = _each(hypervisor, errors, [doomed for doomed in wanted if doomed.uid not in errors], lambda one: _end(hypervisor, one, done[one.uid]))
     look = looks.shared_look(hypervisor)
     swept = _each(hypervisor, errors, gone, lambda one: _sweep(hypervisor, one, look, done[one.uid]))
@@ -162,16 +182,15 @@ def _finish(hypervisor, wanted, errors, done):
     _each(hypervisor, errors, swept, lambda one: _look_again(one, named, done[one.uid]))
 
 
-def _undefine(hypervisor, doomed, look, again, done):
-    """Delete its volumes, then undefine it. One that runs is switched off and put into `again`: what it uses is looked at anew."""
+def _undefine(hypervisor, doomed, look, running, done):
+    """Delete its volumes, then undefine it. One that something has started again is put into `running`, and what it uses is looked at anew later."""
     domain, parsed = _ours(hypervisor, doomed, "delete")
     if domain is None or not domain.persistent:
         return
     if parsed.deleting is None:
         raise _created_anew(doomed)
     if domain.active:
-        _force_off(hypervisor, domain)
-        again.append(doomed)
+        running.append(doomed)
         return
     _delete_named(hypervisor, domain, doomed, look, done)
     domain, parsed = _ours(hypervisor, doomed, "delete")
@@ -181,7 +200,7 @@ def _undefine(hypervisor, doomed, look, again, done):
         raise _created_anew(doomed)
     _delete_console_log(hypervisor, doomed)
     if hypervisor.undefine(doomed.uid):
-        done.append(("undefine", "domain", doomed.domain + _dropped(domain, hypervisor.removes_console_logs())))
+        done("undefine", "domain", doomed.domain + _dropped(domain, hypervisor.removes_console_logs()))
 
 
 def _end(hypervisor, doomed, done):
@@ -216,12 +235,6 @@ def _created_anew(doomed):
         "Stop whatever else manages it, then run again.")
 
 
-def _force_off(hypervisor, domain):
-    error = power.stop_all(hypervisor, {domain.uuid: domain.name}, "force", 0)[domain.uuid]
-    if error is not None:
-        raise error
-
-
 def _delete_named(hypervisor, domain, doomed, look, done):
     """Delete the volumes that the domain names and that carry its uid, while it still names them: no creator can take them for free ones."""
     inventory, found = look()
@@ -233,7 +246,7 @@ def _delete_named(hypervisor, domain, doomed, look, done):
         named.update(references.paths_of_domain(parse(text), inventory))
     for volume in own_volumes(inventory, doomed.uid):
         if volume.path in named and hypervisor.delete_volume(volume.pool, volume.name):
-            done.append(("delete", _kind(volume.name), volume.name))
+            done("delete", _kind(volume.name), volume.name)
 
 
 def _destroy_left(hypervisor, doomed, done):
@@ -249,7 +262,7 @@ def _destroy_left(hypervisor, doomed, done):
                 TRANSIENT, "delete", f"instance {doomed.domain}",
                 "it is still defined" + (", as something starts it again and again" if domain.active else ""), "Stop whatever does so, then run again.")
         if hypervisor.destroy(doomed.uid):
-            done.append(("destroy", "domain", doomed.domain))
+            done("destroy", "domain", doomed.domain)
 
 
 def _sweep(hypervisor, doomed, look, done):
@@ -257,7 +270,7 @@ def _sweep(hypervisor, doomed, look, done):
     inventory, found = look()
     for volume in own_volumes(inventory, doomed.uid):
         if volume.name not in doomed.keep and not found.users_of(volume.path) and hypervisor.delete_volume(volume.pool, volume.name):
-            done.append(("delete", _kind(volume.name), volume.name))
+            done("delete", _kind(volume.name), volume.name)
 
 
 def _named(hypervisor, inventory):
@@ -271,8 +284,8 @@ def _named(hypervisor, inventory):
 
 def _look_again(doomed, named, done):
     """A last look for somebody who uses what was deleted."""
-    for act, _what, name in done:
-        if act == "delete" and name in named():
+    for name in done.deleted:
+        if name in named():
             user, path = named()[name]
             raise Kvm2Error(
                 CONFLICT, "delete", f"instance {doomed.domain}", f"domain {user} now names {path}, which was deleted",

@@ -18,6 +18,7 @@ from .domain_steps import DomainSteps
 from .domain_view import Seen, Target, drift_of
 from .instances import domain_of, is_being_deleted
 from .pools import look_around, sees_pool, usable_pool
+from .undoing import undone_by
 
 # An overlay may be defined over while it is under half an hour old: those that wait for their turn are touched this often, in seconds.
 KEPT_YOUNG = 300
@@ -163,10 +164,12 @@ class DomainService(DomainSteps):
             return self._changes[target.instance.uid], self._did(plan, target)
         for target in targets:
             self._check_given(target)
-        self._each(targets, lambda target: change.make(hypervisor, *moved(target)))
-        self._each_looking(hypervisor, targets, lambda target, look: change.prepare(hypervisor, *moved(target), look, self.context.clock))
-        self._stop(hypervisor, plan, targets)
-        self._each_looking(hypervisor, targets, lambda target, look: change.switch(hypervisor, *moved(target), look, self.context.clock))
+        # A run that ends in the middle takes back what it made for those whose turn did not come.
+        with undone_by(*(lambda one=target: change.undo(hypervisor, self._changes[one.instance.uid]) for target in targets)):
+            self._each(targets, lambda target: change.make(hypervisor, *moved(target)))
+            self._each_looking(hypervisor, targets, lambda target, look: change.prepare(hypervisor, *moved(target), look, self.context.clock))
+            self._stop(hypervisor, plan, targets)
+            self._each_looking(hypervisor, targets, lambda target, look: change.switch(hypervisor, *moved(target), look, self.context.clock))
         leases = looks.once(hypervisor.leases)
         self._each(targets, lambda target: self._start_changed(hypervisor, plan, target, leases))
         self._wait(hypervisor, [target for target in targets if self._changes[target.instance.uid].starts])

@@ -9,6 +9,7 @@ from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from .._policy.plan import Action
 from . import change, converge, deletion, holds, looks, power, starting, waiting
 from .domain_result import DomainResult
+from .undoing import undone_by
 
 
 class DomainSteps(DomainResult):
@@ -42,11 +43,10 @@ class DomainSteps(DomainResult):
 
     def _delete(self, hypervisor, plan, targets):
         outcome = deletion.delete_all(
-            hypervisor, [self._doomed(target) for target in targets], self.params["stop"]["mode"], self.stop_timeout, self.context.clock)
+            hypervisor, [self._doomed(target) for target in targets], self.params["stop"]["mode"], self.stop_timeout, self.context.clock,
+            lambda doomed, act, what, name: self.context.did(Action(act, what, name, instance=doomed.name)))
         for target in targets:
-            done, error = outcome[target.instance.uid]
-            for act, what, name in done:
-                self.context.did(Action(act, what, name, instance=target.instance.name))
+            error = outcome[target.instance.uid]
             if error is not None:
                 self.context.failed(target.instance.name, error)
 
@@ -54,13 +54,14 @@ class DomainSteps(DomainResult):
         """The seeds of a group first, then one look around, then the definitions."""
         for some in looks.groups(targets):
             made = {}
-            try:
+            # Those of a run that ends in the middle.
+            with undone_by(*(lambda uid=target.instance.uid, seeds=made: self._drop_seed(hypervisor, uid, seeds) for target in some)):
                 self._each(some, lambda target, seeds=made: self._make_seed(hypervisor, plan, target, seeds))
                 self._each_looking(hypervisor, some, lambda target, look, seeds=made: self._define(hypervisor, plan, target, seeds, look))
-            finally:
-                # Those of a run that ends in the middle.
-                for uid, volume in made.items():
-                    converge.drop_seed(hypervisor, self._jobs[uid], volume)
+
+    def _drop_seed(self, hypervisor, uid, made):
+        if uid in made:
+            converge.drop_seed(hypervisor, self._jobs[uid], made[uid])
 
     def _make_seed(self, hypervisor, plan, target, made):
         job = self._jobs[target.instance.uid]

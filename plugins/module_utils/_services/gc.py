@@ -127,12 +127,11 @@ class GcService(Service):
         again = self._decide_again(hypervisor)
         _why_stayed(first.instances, again, stayed)
         agreed = collect.agreed(first, again, "instances")
-        doomed = {item.uid: _doomed(item) for item in agreed}
-        outcome = deletion.delete_all(hypervisor, list(doomed.values()), "graceful", STOP_TIMEOUT, self.context.clock)
+        outcome = deletion.delete_all(
+            hypervisor, [_doomed(item) for item in agreed], "graceful", STOP_TIMEOUT, self.context.clock,
+            lambda doomed, act, what, name: self.context.did(_action(act, what, name, doomed.why, doomed.name)))
         for item in agreed:
-            done, error = outcome[item.uid]
-            for act, what, name in done:
-                self.context.did(_action(act, what, name, item.reason, doomed[item.uid].name))
+            error = outcome[item.uid]
             if error is not None:
                 stayed[item.key] = ("kept", f"its deletion failed: {error.cause}")
                 self.context.failed(item.name, error)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.egress.kvm2.plugins.module_utils._host.ending import EndedEarly
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import names
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._services import looks
 from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, acts, domain, files, overlay
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -127,7 +129,67 @@ def test_one_that_is_started_meanwhile_is_looked_at_anew_once_it_is_off(two):
     assert set(errors(failed)) == {"two"} and "clone.qcow2" in failed.msg and disk in volumes(two, "two")
 
 
+def test_nothing_is_deleted_over_a_look_from_before_a_guest_was_switched_off_again(hypervisor):
+    three = [{"name": name} for name in ("one", "two", "xtra")]
+    overlay(hypervisor, instances=three, base=hypervisor.base)
+    domain(hypervisor, instances=three)
+    rival = FakeHypervisor(hypervisor.machine, LOCAL)
+    hypervisor.hook("undefine", lambda *_args: rival.start(names.derive_uid("edge", "two")), nth=1)
+    hypervisor.forget_calls()
+    assert not domain(hypervisor, instances=three, state="absent").failed
+    made = [call.operation for call in hypervisor.calls]
+    deletions = [number for number, call in enumerate(made) if call == "delete_volume"]
+    assert made.count("destroy") == 1 and len(deletions) == 6 and made.index("destroy") < deletions[-1]
+    for number in deletions:
+        since_the_look = made[number - made[number::-1].index("domains"):number]
+        assert "destroy" not in since_the_look
+
+
+def test_what_was_done_until_the_run_ended_is_told(two):
+    domain(two, instances=BOTH)
+    ended = Kvm2Error("transient", "delete", "instances", "the time is over", "Run again.")
+
+    def end(*_args):
+        raise EndedEarly(ended)
+    two.hook("undefine", end, nth=2)
+    failed = domain(two, instances=BOTH, state="absent")
+    assert failed.failed and failed.changed and "the time is over" in failed.msg
+    assert acts(failed).count(("declare", "domain")) == 2 and acts(failed).count(("undefine", "domain")) == 1
+    assert acts(failed).count(("delete", "overlay")) == 2 and acts(failed).count(("delete", "seed")) == 2
+
+
 # -- replacement
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_run_that_ends_before_its_change_takes_back_what_it_made(two, nth):
+    domain(two, instances=BOTH)
+    had = files(two)
+    ended = Kvm2Error("transient", "restart", "instances", "the time is over", "Run again.")
+
+    def end(*_args):
+        raise EndedEarly(ended)
+    two.hook("upload", end, nth=nth)
+    failed = domain(two, instances=BOTH, on_change="restart", max_parallel="100%", user_data="#cloud-config\nhostname: other\n")
+    assert failed.failed and "the time is over" in failed.msg and files(two) == had
+
+
+def test_what_could_not_be_taken_back_is_told_and_hides_nothing(two):
+    domain(two, instances=BOTH)
+    had = files(two)
+
+    def end(*_args):
+        raise EndedEarly(Kvm2Error("transient", "restart", "instances", "the time is over", "Run again."))
+
+    def refuse(*_args):
+        raise Kvm2Error("transient", "delete", "a seed", "the daemon is busy")
+    two.hook("destroy", end, nth=1)
+    two.hook("delete_volume", refuse, nth=1)
+    failed = domain(
+        two, instances=BOTH, on_change="restart", max_parallel="100%", stop={"mode": "force"}, user_data="#cloud-config\nhostname: other\n")
+    assert "the time is over" in failed.msg and "Left behind for the collector: Failed to delete a seed: the daemon is busy" in failed.msg
+    # The one that could not be deleted; the other one's has gone.
+    assert len(set(files(two)) - set(had)) == 1
+
 
 def test_a_replacement_that_comes_into_use_while_the_guests_stop_is_not_switched_to(two):
     domain(two, instances=BOTH)
