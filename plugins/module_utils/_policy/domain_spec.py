@@ -12,8 +12,6 @@ from typing import Optional, Tuple
 from .errors import InvalidInput
 from .names import CONSOLE_LOGS
 
-# Where libvirt's daemon for logs may write on every distribution. Not *.log: that is logrotate's, which would leave pieces behind.
-
 # Begins the alias of a device that an operator gave as XML.
 EXTRA_PREFIX = "ua-kvm2-"
 
@@ -113,6 +111,7 @@ class DomainSpec:
 def console_log_path(name, uuid):
     """The file of a domain's console. The UUID keeps it apart from that of a domain of the same name with another one. By default the UUID follows
     from fleet and name: where the file could not be removed, an instance that is made anew writes on below the former one's lines."""
+    # Not *.log: that is logrotate's, which would leave pieces behind.
     return f"{CONSOLE_LOGS}/kvm2-{name}-{uuid}.console"
 
 

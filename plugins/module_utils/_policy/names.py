@@ -22,7 +22,7 @@ PREFIX = "kvm2-"
 FORMATS = ("qcow2", "raw")
 # What check mode shows in the place of a nonce that is not drawn yet.
 PREDICTED_NONCE = "xxxxxx"
-# The folder of the consoles' logs, which libvirt itself makes.
+# The folder of the consoles' logs: libvirt makes it, and its daemon for logs may write there on every distribution.
 CONSOLE_LOGS = "/var/log/libvirt/qemu"
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:egress:kvm2:instance:1")

@@ -53,14 +53,26 @@ class DomainPlan(DomainRequest):
         have = set() if target.domain is None else {mac for text in target.domain.xmls for mac in domain_read.macs(text)}
         new = [mac for mac in self.wanted[target.instance.uid].all_macs if mac not in have]
         if new and self._mac_owners is None:
-            # Those of this call are checked among each other, as they are to be.
-            others = [domain for domain in seen.inventory.domains if domain.uuid not in self.wanted]
-            self._mac_owners = {mac: domain.name for domain in others for text in domain.xmls for mac in domain_read.macs(text)}
+            self._mac_owners = self._macs_that_stay(seen)
         for mac in new:
             if mac in self._mac_owners:
                 raise Kvm2Error(
                     CONFLICT, "define", f"instance {target.instance.domain}", f"its MAC address {mac} is that of domain {self._mac_owners[mac]} too",
                     "Give one of them another one (mac of its entry in networks), or remove the other domain.")
+
+    def _macs_that_stay(self, seen):
+        """{MAC address: name of a domain that has it and keeps it}. What the instances of this call are to have is checked where that is read."""
+        changed = {target.instance.uid: target for target in seen.targets if target.problem is None}
+        owners = {}
+        for domain in seen.inventory.domains:
+            texts, target = domain.xmls, changed.get(domain.uuid)
+            if target is not None and (target.deleting or self.on_change in ("restart", "replace")):
+                continue
+            if target is not None and self.on_change == "redefine":
+                # Its guest goes on with what it was started with.
+                texts = [text for text in (domain.live_xml, domain.saved_xml) if text]
+            owners.update({mac: domain.name for text in texts for mac in domain_read.macs(text)})
+        return owners
 
     def _plan_one(self, seen, target):
         if self.state == "absent":

@@ -517,3 +517,17 @@ def test_what_crashed_and_is_defined_is_started_anew(hypervisor):
     shown = domain(hypervisor, state="defined")
     assert not shown.changed and shown.instances[0]["state"] == "crashed"
     assert acts(domain(hypervisor)) == [("start", "domain")] and hypervisor.domain(UID).state == "running"
+
+
+@pytest.mark.parametrize(("on_change", "refused"), [("report", True), ("redefine", True), ("restart", False)])
+def test_a_mac_address_that_another_guest_of_the_call_keeps_is_given_to_none(hypervisor, on_change, refused):
+    mac = "52:54:00:aa:bb:cc"
+    had = [{"name": "one", "networks": [{"network": "default", "mac": mac}]}]
+    assert not domain(hypervisor, instances=had).failed
+    overlay(hypervisor, instances=[{"name": "two"}], base=hypervisor.base)
+    moved = [{"name": "one"}, {"name": "two", "networks": [{"network": "default", "mac": mac}]}]
+    done = domain(hypervisor, instances=moved, on_change=on_change)
+    assert done.failed is refused
+    if refused:
+        assert f"edge.two: its MAC address {mac} is that of domain edge.one too" in done.msg
+    assert sum(found.active and mac in found.live_xml for found in hypervisor.domains()) == 1
