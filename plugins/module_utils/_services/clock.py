@@ -9,6 +9,7 @@ import secrets
 
 from .._policy import volume_xml
 from .._policy.errors import Kvm2Error
+from . import creating
 
 
 def age(hypervisor, volume, wall_clock):
@@ -31,7 +32,7 @@ def probed(hypervisor, pool, volumes, wall_clock):
     if hypervisor.is_local():
         return wall_clock()
     name = f"kvm2-clock-{secrets.token_hex(6)}.raw"
-    probe = hypervisor.create_volume(pool, volume_xml.raw_volume(name, 512))
+    probe = creating.create_volume(hypervisor, pool, name, volume_xml.raw_volume(name, 512))
     try:
         return probe.mtime if probe.mtime is not None else wall_clock()
     finally:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from .._policy import volume_xml
 from .._policy.errors import TRANSIENT, Kvm2Error
-from . import bases
+from . import bases, creating
 
 
 def create(hypervisor, pool, name, base, capacity):
     """Step 2: the volume itself, on a bases.Published. Returns its model.Volume."""
     try:
-        return hypervisor.create_volume(pool, volume_xml.overlay_volume(name, capacity, base.volume.path, base.record.format))
+        return creating.create_volume(
+            hypervisor, pool, name, volume_xml.overlay_volume(name, capacity, base.volume.path, base.record.format))
     except Kvm2Error as error:
         # libvirt refuses an overlay on a base that a collector took since its record was read.
         if not bases.is_published(hypervisor, pool, base.name):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .._policy import names, seed, volume_xml
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
+from . import creating
 
 
 def _render(name, wanted):
@@ -17,7 +18,7 @@ def _render(name, wanted):
 def make(hypervisor, pool, name, wanted):
     """Create the seed volume; returns its model.Volume. On any error the volume is deleted again."""
     data = _render(name, wanted)
-    volume = hypervisor.create_volume(pool, volume_xml.seed_volume(name, len(data)))
+    volume = creating.create_volume(hypervisor, pool, name, volume_xml.seed_volume(name, len(data)))
     try:
         hypervisor.upload(pool, name, [data], len(data))
         check(hypervisor, pool, name, wanted)
