@@ -15,7 +15,7 @@ from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import classify, ssh_command
 from .classify_open import classify_open
 from .line import Line
-from .reopening import Closed
+from .reopening import Closed, are_of_one_machine
 
 try:
     import libvirt
@@ -53,9 +53,11 @@ class Connection:
         self._ssh = ssh
         self._conn = self._failed = None
         self._reopenings = REOPENINGS
+        self._reviving = threading.Lock()
         self._loop = _EventLoop.join()
         try:
             self._connect()
+            self._machine = self._hostname()
         except BaseException:
             self.close()
             raise
@@ -70,14 +72,18 @@ class Connection:
             with _ssh_program(self._parsed, self._ssh, self._connect_timeout) as command:
                 self._conn = self._open(connection_uri.without_questions(self._parsed, command), self._open_again)
             self._line.opened()
-            self._call("open", "watch", obj, self._conn.registerCloseCallback, _note, self._ended)
-            self._keep_alive(*self._keepalive)
+            self._watch(*self._keepalive)
         finally:
             self._deadline.widen()
 
     def revive(self):
         """Open the connection anew where its peer closed it, as a daemon that restarts does; True then. One that went silent, or was cut since the
-        time is over, stays lost. Where nobody answers any more, every further call fails as this one."""
+        time is over, stays lost. Where nobody answers any more, or another machine does, every further call fails as this one."""
+        # A thread that reads ahead and the one that cleans up after it may come at the same time.
+        with self._reviving:
+            return self._revive()
+
+    def _revive(self):
         if self._failed is not None:
             raise self._failed
         if not self._ended.is_set() and not self._is_lost():
@@ -90,10 +96,31 @@ class Connection:
         self._reopenings -= 1
         try:
             self._connect()
-        except Kvm2Error as error:
-            self._failed = error
+            self._see_same_machine()
+        except BaseException as error:
+            # Whatever it was, nothing goes on over a connection that is not there, or that is not known to lead to the same machine.
+            self._failed = error if isinstance(error, Kvm2Error) else Kvm2Error(
+                TRANSIENT, "connect again to", f"hypervisor {self.uri}", str(error) or type(error).__name__, "Run again.")
             raise
         return True
+
+    def _hostname(self):
+        """That of the machine at the other end; "" where it is this one. The host's UUID would not do: where the firmware has none, a daemon draws
+        another one at each start."""
+        if self.is_local():
+            return ""
+        try:
+            return self._conn.getHostname()
+        except libvirt.libvirtError as error:
+            raise self._error("read", "read the hostname of", f"hypervisor {self.uri}", error) from error
+
+    def _see_same_machine(self):
+        # A name or an address may have gone over to another hypervisor, where a domain of the same fleet, name and UUID may run.
+        now = self._hostname()
+        if not are_of_one_machine(self._machine, now):
+            raise Kvm2Error(
+                TRANSIENT, "go on with", f"hypervisor {self.uri}", f"the connection to {self._machine} was lost, and now {now} answers there",
+                f"Nothing was changed on {now}. Run again where that is the hypervisor that is meant.")
 
     def _open(self, uri, again):
         until, pause = time.monotonic() + again, FIRST_PAUSE
@@ -110,7 +137,12 @@ class Connection:
     def _verdict(self, error):
         return classify_open(self._parsed.transport, error.get_error_code(), error.get_int1() or 0, error.get_error_message() or "")
 
-    def _keep_alive(self, interval, count):
+    def _watch(self, interval, count):
+        # Without a step before it, which could end the work and leave a connection that is only half made to what cleans up.
+        try:
+            self._conn.registerCloseCallback(_note, self._ended)
+        except libvirt.libvirtError as error:
+            raise self._error("open", "watch", f"hypervisor {self.uri}", error) from error
         try:
             self._conn.setKeepAlive(interval, count)
         except libvirt.libvirtError as error:
@@ -174,7 +206,7 @@ class Connection:
         return Kvm2Error(kind, act, obj, " ".join((error.get_error_message() or str(error)).split()), hint, code)
 
     def _is_lost(self):
-        if self._ended.is_set():
+        if self._conn is None or self._ended.is_set():
             return True
         try:
             return not self._conn.isAlive()
@@ -233,7 +265,13 @@ def _ssh_program(uri, ssh, connect_timeout):
     if ssh is None or ssh.is_plain:
         yield None
         return
-    with ssh_command.program(connection_uri.ssh_script(uri, ssh, connect_timeout)) as path:
+    with contextlib.ExitStack() as stack:
+        try:
+            path = stack.enter_context(ssh_command.program(connection_uri.ssh_script(uri, ssh, connect_timeout)))
+        except OSError as error:
+            raise Kvm2Error(
+                TRANSIENT, "write", f"the program that runs ssh for hypervisor {uri.text}", error,
+                "It goes to the folder for temporary files (TMPDIR) of the machine that runs the module: make room there, then run again.") from error
         yield path
 
 

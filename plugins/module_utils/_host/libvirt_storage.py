@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
@@ -162,8 +163,25 @@ class StorageCalls(Connection):
         return 0
 
     def download(self, pool, name, offset, length):
-        obj = f"volume {name} in pool {pool}"
         self.revive()
+        done = 0
+        while True:
+            try:
+                with contextlib.closing(self._download(pool, name, offset + done, length - done)) as blocks:
+                    for block in blocks:
+                        done += len(block)
+                        yield block
+                return
+            except Kvm2Error:
+                # Over another connection it goes on where it was: what takes more than one block is a base, which is never written again.
+                if not self.revive():
+                    raise
+            # A length of 0 would be all that is left.
+            if done and done == length:
+                return
+
+    def _download(self, pool, name, offset, length):
+        obj = f"volume {name} in pool {pool}"
         handle = self._the_volume(pool, name, "read")
         stream = self._call("download", "read", obj, self._conn.newStream, 0)
         self._call("download", "read", obj, handle.download, stream, offset, length, 0)

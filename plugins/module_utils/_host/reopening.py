@@ -4,7 +4,8 @@
 """Which calls go on over another connection when their own was closed, as a daemon that is restarted does.
 
 All of a hypervisor's methods name what they work on, so nothing of the old connection is needed on the new one. A read is only later then, and the
-protocols stand any delay between two steps. A change may have been made or not, so it fails, and the next run looks.
+protocols stand any delay between two steps. A change may have been made or not, so it fails, and the next run looks. Over another connection nothing
+goes on but on the same machine, told by its hostname.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ def writes(method):
         self.revive()
         return method(self, *arguments, **more)
     return write
+
+
+def are_of_one_machine(one, other):
+    """Are these hostnames of the same machine? A daemon adds the domain where its resolver tells it, which may not answer each time."""
+    one, other = one.lower(), other.lower()
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
 class Closed(threading.Event):
