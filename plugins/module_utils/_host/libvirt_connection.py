@@ -31,6 +31,8 @@ LONGEST_PAUSE = 2.5
 OPEN_AGAIN = 5.0
 # Seconds between two rounds of the event loop.
 LOOP_PAUSE = 0.02
+# How often the event loop goes round before its end.
+LAST_ROUNDS = 4
 # Seconds that closing may take before the line is cut, and after it.
 CLOSE = 3.0
 # How often a connection that its peer closed is opened anew.
@@ -306,7 +308,7 @@ class _EventLoop:
             type(self)._current = None
             self._stop.set()
             # Wakes the loop.
-            timer = libvirt.virEventAddTimeout(0, _say_nothing, None)
+            timer = libvirt.virEventAddTimeout(0, _once, None)
             self._thread.join(5)
             libvirt.virEventRemoveTimeout(timer)
             libvirt.virEventRemoveTimeout(self._timer)
@@ -320,16 +322,24 @@ class _EventLoop:
         self._thread.start()
 
     def _run(self):
-        # After the end was asked for, twice more: the descriptors of what was closed are let go of in the loop.
-        left = 2
+        # After the end was asked for, some rounds more: the descriptors of what was closed are let go of in the loop.
+        left = LAST_ROUNDS
         while left:
-            left -= self._stop.is_set()
+            if self._stop.is_set():
+                left -= 1
+                # They go in a round in which nothing else is due. This goes in the same way, so no round waits for something to happen.
+                libvirt.virEventRemoveTimeout(libvirt.virEventAddTimeout(-1, _say_nothing, None))
             try:
                 libvirt.virEventRunDefaultImpl()
             except libvirt.libvirtError:
                 self._stop.wait(FIRST_PAUSE)
             # Each message that another thread sends wakes the loop twice. What it is there for is not urgent, and it would take time from an upload.
             self._stop.wait(LOOP_PAUSE)
+
+
+def _once(timer, _opaque):
+    """For libvirt to call at a timer that is to fire once."""
+    libvirt.virEventUpdateTimeout(timer, -1)
 
 
 def _say_nothing(*_arguments):

@@ -372,3 +372,56 @@ def test_leases_of_all_networks_are_told_by_mac_and_address(deadline, monkeypatc
     monkeypatch.setattr(libvirt_connection.libvirt.virConnect, "listAllNetworks", without_driver)
     assert hypervisor.leases() == {}
     hypervisor.close()
+
+
+class EventLoop:
+    """libvirt's event loop as far as it matters here: what was closed or removed is let go of in a round in which no timer is due."""
+
+    libvirtError = RuntimeError
+
+    def __init__(self):
+        self.timers, self.removed, self._changed = {}, [], threading.Condition()
+
+    def virEventRegisterDefaultImpl(self):
+        """Nothing to do."""
+
+    def registerErrorHandler(self, _handler, _context):
+        """Nothing to do."""
+
+    def virEventAddTimeout(self, timeout, callback, _opaque):
+        with self._changed:
+            number = max(self.timers, default=0) + 1
+            self.timers[number] = (timeout, callback)
+            self._changed.notify()
+            return number
+
+    def virEventUpdateTimeout(self, number, timeout):
+        with self._changed:
+            self.timers[number] = (timeout, self.timers[number][1])
+
+    def virEventRemoveTimeout(self, number):
+        with self._changed:
+            del self.timers[number]
+            self.removed.append(number)
+            self._changed.notify()
+
+    def virEventRunDefaultImpl(self):
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.removed or self._due(), 60)
+            due = self._due()
+            if not due:
+                self.removed.clear()
+        for number, callback in due:
+            callback(number, None)
+
+    def _due(self):
+        return [(number, callback) for number, (timeout, callback) in self.timers.items() if timeout == 0]
+
+
+def test_what_was_closed_is_let_go_of_before_the_loop_ends(monkeypatch):
+    libvirt = EventLoop()
+    monkeypatch.setattr(libvirt_connection, "libvirt", libvirt)
+    loop = libvirt_connection._EventLoop.join()
+    libvirt.removed.append("a connection")
+    loop.leave()
+    assert "a connection" not in libvirt.removed
