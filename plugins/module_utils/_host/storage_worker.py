@@ -9,14 +9,13 @@ standard output, each as 4 bytes of length and the marshalled values: (name of a
 
 from __future__ import annotations
 
-import errno
 import marshal
 import os
 import stat as modes
 
 LENGTH = 4
-# What a pipe is given at once.
-PIPED_AT_ONCE = 1024 ** 2
+# What a pipe for the content of files holds, and what of it is read at once.
+PIPE, COPIED_AT_ONCE = 1024 ** 2, 256 * 1024
 # Small enough to be still in the processor's cache when it is hashed.
 HASHED_AT_ONCE = 256 * 1024
 _HASHED = {}
@@ -126,28 +125,20 @@ def open_regular(path):
 
 
 def send(descriptor):
-    """Write all of a file to standard output, bare; the process ends with it, its code is 0 or the errno of what went wrong."""
-    at = 0
+    """Write all of a file to standard output, bare; the process ends with it, its code is 0 or the errno of what went wrong.
+
+    By copying: sendfile and splice keep the pipe locked while they wait for the storage, so whoever reads from it would be stuck as well.
+    """
+    block = memoryview(bytearray(COPIED_AT_ONCE))
     try:
+        os.lseek(descriptor, 0, os.SEEK_SET)
         while True:
-            sent = _send_some(descriptor, at)
-            if not sent:
+            size = os.readv(descriptor, [block])
+            if not size:
                 os._exit(0)
-            at += sent
+            write(1, block[:size])
     except OSError as error:
         os._exit(error.errno)
-
-
-def _send_some(descriptor, at):
-    try:
-        return os.sendfile(1, descriptor, at, PIPED_AT_ONCE)
-    except OSError as error:
-        # Some filesystems, and pipes of older kernels, cannot.
-        if error.errno not in (errno.EINVAL, errno.ENOSYS):
-            raise
-    block = os.pread(descriptor, PIPED_AT_ONCE, at)
-    write(1, block)
-    return len(block)
 
 
 def nameless(folder):

@@ -31,7 +31,7 @@ class Stream:
         worker.check_stop = self._check(worker.check_stop)
         with contextlib.suppress(OSError):
             # Only the speed depends on it: a user has a limit for all pipes together.
-            fcntl.fcntl(worker.answers, _F_SETPIPE_SZ, storage_worker.PIPED_AT_ONCE)
+            fcntl.fcntl(worker.answers, _F_SETPIPE_SZ, storage_worker.PIPE)
         with told(path, "read"):
             worker.begin(PATIENCE, "send", descriptor)
 

@@ -78,14 +78,6 @@ def test_one_that_is_left_in_the_middle_ends(path):
     assert time.monotonic() - began < storage.LEAVE
 
 
-def test_where_a_filesystem_cannot_hand_pages_on_they_are_copied(path, monkeypatch):
-    text = storage_worker.__spec__.loader.get_source(storage_worker.__name__)
-    call, invalid = "os.sendfile(1, descriptor, at, PIPED_AT_ONCE)", "os.lseek(descriptor, 0, 99)"
-    assert text.count(call) == 1
-    monkeypatch.setattr(type(storage_worker.__spec__.loader), "get_source", lambda _loader, _name: text.replace(call, invalid))
-    assert read(source.open_file(path)) == CONTENT
-
-
 def test_storage_that_stops_answering_in_the_middle_of_a_source(path, impatient):
     opened = source.open_file(path)
     stop(opened)
