@@ -20,19 +20,19 @@ from ansible_collections.egress.kvm2.tests.unit.running import run_module
 LOCAL = "qemu:///system"
 HOUR = 3600
 UID = names.derive_uid("edge", "one")
-INSTANCES = [{"name": "one"}]
-BOTH = [{"name": "one"}, {"name": "two"}]
+INSTANCES = ({"name": "one"},)
+BOTH = ({"name": "one"}, {"name": "two"})
 
 
 # -- the runs
 
 
 def make_overlay(hypervisor, instances=INSTANCES):
-    return run_module("overlay", hypervisor, fleet="edge", base=base_of(hypervisor.machine), instances=instances)
+    return run_module("overlay", hypervisor, fleet="edge", base=base_of(hypervisor.machine), instances=list(instances))
 
 
 def make_domain(hypervisor, **given):
-    options = {"fleet": "edge", "memory": "128MiB", "networks": [{"network": "default"}], "instances": INSTANCES, **given}
+    options = {"fleet": "edge", "memory": "128MiB", "networks": [{"network": "default"}], "instances": list(INSTANCES), **given}
     return run_module("domain", hypervisor, **options)
 
 
@@ -66,7 +66,7 @@ def restart(hypervisor):
 def replace(hypervisor, instances=INSTANCES):
     """On the newest base and with another seed, all at the same time."""
     base = newest_base_of(hypervisor.machine)
-    overlay = run_module("overlay", hypervisor, fleet="edge", base=base, instances=instances, replace=True)
+    overlay = run_module("overlay", hypervisor, fleet="edge", base=base, instances=list(instances), replace=True)
     if overlay.failed:
         return overlay
     return make_domain(hypervisor, instances=_over(overlay), user_data="#!replaced\n", on_change="replace", max_parallel="100%")
@@ -81,7 +81,7 @@ def update(hypervisor):
 
 
 def delete(hypervisor, instances=INSTANCES):
-    return run_module("domain", hypervisor, fleet="edge", instances=instances, state="absent")
+    return run_module("domain", hypervisor, fleet="edge", instances=list(instances), state="absent")
 
 
 def delete_both(hypervisor):
