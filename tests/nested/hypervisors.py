@@ -184,7 +184,7 @@ def clean(state: State) -> None:
     if shutil.which("podman"):
         answer(["podman", "network", "rm", "--force", state.prefix], check=False)
         names = answer(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference=localhost/{state.prefix}-*"])
-        for name in names.split():
+        for name in state.own_images(names.split()):
             answer(["podman", "rmi", name])  # never forced: of a copied state folder the image is one and the same, and may be in use
     for folder in (state.roots, state.images, state.nested):
         remove(folder)

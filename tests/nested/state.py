@@ -41,6 +41,10 @@ class State:
         self.facts = self.nested / "state.json"
         self.publish = self.nested / "publish.json"
 
+    def own_images(self, names: list[str]) -> list[str]:
+        """Return those of the images' names that are ours: podman's filter also answers with the other names of an image that has one of them."""
+        return [name for name in names if name.startswith(f"localhost/{self.prefix}-")]
+
     def make_folders(self) -> None:
         """Create the folders that are missing."""
         for folder in (self.roots, self.images, self.nested, self.shared, self.logs):
