@@ -132,7 +132,7 @@ def domain(name, uri=LOCAL, **more):
 
 
 def absent(name, uri=LOCAL):
-    return "kvm2_domain", options(uri, fleet=FLEET, pool=POOL, instances=[{"name": name}], state="absent")
+    return "kvm2_domain", options(uri, fleet=FLEET, pool=POOL, instances=[{"name": name}], state="absent", stop={"mode": "force"})
 
 
 def collect(uri=LOCAL, **more):
