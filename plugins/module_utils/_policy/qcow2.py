@@ -16,6 +16,9 @@ from .virtual_size import check_virtual_size
 # How much of an image's beginning the inspector needs; fewer bytes only where the file itself is shorter.
 HEAD = 65536
 
+# What a file may hold besides its disk: tables and refcounts, some thirtieth of it at the most, and a little for small ones.
+_TABLES_SHARE, _TABLES_LEAST = 8, 64 * 1024 ** 2
+
 _CONVERT = "Convert it to a plain qcow2 or raw image with qemu-img convert."
 _FETCH = "Fetch or copy the image again."
 
@@ -30,6 +33,7 @@ class ImageInfo:
     version: Optional[int] = None
     l1_offset: Optional[int] = None
     l1_entries: Optional[int] = None
+    snapshots: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,12 @@ def _qcow2_info(head, length, obj):
     if length is not None and length < header.tables_end:
         raise InvalidInput(
             obj, f"it is cut short: it has {length} bytes and its tables alone reach to byte {header.tables_end}", _FETCH)
-    return ImageInfo("qcow2", header.virtual_size, header.cluster_size, header.version, header.l1_offset, header.l1_entries)
+    return ImageInfo("qcow2", header.virtual_size, header.cluster_size, header.version, header.l1_offset, header.l1_entries, header.snapshots)
+
+
+def longest(virtual_size, snapshots=0):
+    """The most bytes, generously, that a qcow2 file can hold. What internal snapshots take is not in the header: as much again is granted."""
+    return virtual_size + (virtual_size if snapshots else virtual_size // _TABLES_SHARE) + _TABLES_LEAST
 
 
 def _header(head, obj) -> Header:

@@ -12,9 +12,6 @@ from .._policy import http_text, image_kinds, qcow2
 from .._policy.errors import PERMANENT, InvalidInput, Kvm2Error
 from . import transfer
 
-# What a qcow2 file may hold besides its disk: tables and refcounts, some ten-thousandth of it, and a little for small ones.
-_OVERHEAD_SHARE, _OVERHEAD_LEAST = 256, 64 * 1024 ** 2
-
 
 class Content:
     """An image on its way, made from ImageOptions; use as a context manager.
@@ -32,7 +29,10 @@ class Content:
         self._digest = hashlib.new(checksum.algorithm if checksum else "sha256")
         self._stored = hashlib.sha256()
         self._last = LastSector()
-        self._source = self._spooled = self._blocks = None
+        self._source = self._ahead = self._spooled = self._blocks = None
+        limit = options.max_virtual_size
+        # So many bytes a compressed image may be fetched for whose server tells no length; None: without a limit.
+        self._most_packed = None if limit is None else qcow2.longest(limit, snapshots=1)
         self.length = self.info = None
 
     def __enter__(self):
@@ -48,7 +48,8 @@ class Content:
         self.close()
 
     def close(self):
-        for one in (self._source, self._spooled):
+        # The reading ahead first: a source that is closed in the middle of it would fail there.
+        for one in (self._ahead, self._source, self._spooled):
             if one is not None:
                 one.close()
 
@@ -86,12 +87,16 @@ class Content:
                 # What is fetched is what is stored: hashed once.
                 self._stored = self._digest
             return
-        blocks = transfer.prefetch(blocks)
+        blocks = self._ahead = transfer.prefetch(blocks)
         if kind is not None:
-            head, blocks = transfer.take_head(decompress.decompressed(blocks, kind, self.name, self._most()), qcow2.HEAD)
+            if self._source.length is None:
+                blocks = self._within(blocks, lambda: self._most_packed, "no image that is allowed needs more", "")
+            limit = self._options.max_virtual_size if self._options.format == "raw" else None
+            head, blocks = transfer.take_head(decompress.decompressed(blocks, kind, self.name, limit), qcow2.HEAD)
         # What is wrong with its beginning is said before the rest is fetched.
-        self._inspect(head, None if len(head) >= qcow2.HEAD else len(head))
-        self._spooled = spool.spool(blocks, self.name, self._options.tmpdir, self._pool_path, self._source.length or 0, self._context.check_stop)
+        begun = self._inspect(head, None if len(head) >= qcow2.HEAD else len(head))
+        self._spooled = spool.spool(
+            self._bounded(blocks, begun), self.name, self._options.tmpdir, self._pool_path, self._source.length or 0, self._context.check_stop)
         self.check()
         self.length = self._spooled.length
         self.info = self._inspect(head, self.length)
@@ -100,12 +105,28 @@ class Content:
     def _inspect(self, head, length):
         return qcow2.inspect(head[:qcow2.HEAD], length, self._options.format, self.name, self._options.max_virtual_size)
 
-    def _most(self):
-        """The most bytes that it may unpack to."""
-        limit = self._options.max_virtual_size
-        if limit is None or self._options.format == "raw":
-            return limit
-        return limit + limit // _OVERHEAD_SHARE + _OVERHEAD_LEAST
+    def _bounded(self, blocks, begun):
+        """The blocks of an image that began as the qcow2.ImageInfo `begun` says; more than such an image can hold would only fill the disk."""
+        if begun.format == "qcow2":
+            most = self._most_packed = qcow2.longest(begun.virtual_size, begun.snapshots)
+            why = f"a qcow2 image with a disk of {begun.virtual_size} bytes cannot hold more"
+            return self._within(blocks, lambda: most, why, "; an unpacked file, as src, may be longer")
+        most = self._options.max_virtual_size
+        if most is not None:
+            # Bytes that cannot be compressed grow a little.
+            self._most_packed = qcow2.longest(most)
+        return self._within(blocks, lambda: most, "max_virtual_size allows no more", "; raise max_virtual_size if it is right")
+
+    def _within(self, blocks, most, why, remedy):
+        """The blocks up to most() bytes; more are refused."""
+        total = 0
+        for block in blocks:
+            total += len(block)
+            limit = most()
+            if limit is not None and total > limit:
+                raise InvalidInput(
+                    self.name, f"it goes on after {limit} bytes, and {why}", f"Look at what is sent there, it may have no end{remedy}.")
+            yield block
 
     def blocks(self):
         digests = () if self._stored is self._digest else (self._stored,)

@@ -69,6 +69,7 @@ def refused(data, declared="qcow2", **options):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_an_empty_image_passes(version):
+    assert inspect(image(version=version, snapshots=2, snapshots_offset=CLUSTER)).snapshots == 2
     info = inspect(image(version=version))
     assert info == qcow2.ImageInfo("qcow2", GIB, CLUSTER, version, 3 * CLUSTER, 2)
 
@@ -308,3 +309,8 @@ def test_random_noise_is_never_a_qcow2_image():
     noise = random.Random(1)
     for _attempt in range(200):
         assert "declared as qcow2" in refused(b"\0" + noise.randbytes(5000))
+
+
+def test_the_most_that_a_file_can_hold():
+    assert qcow2.longest(GIB) == GIB + GIB // 8 + 64 * 2 ** 20
+    assert qcow2.longest(GIB, snapshots=3) == 2 * GIB + 64 * 2 ** 20

@@ -9,12 +9,13 @@ import gzip
 import hashlib
 import lzma
 import threading
+import zlib
 from dataclasses import replace
 
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import fetch, local, turn
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, record
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, qcow2, record
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._services import service
 from ansible_collections.egress.kvm2.tests.unit import odd_server
@@ -23,6 +24,7 @@ from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHyper
 from ansible_collections.egress.kvm2.tests.unit.fake.machine import GIB
 from ansible_collections.egress.kvm2.tests.unit.running import run_module
 
+MIB = 1024 ** 2
 POOL = "/var/lib/libvirt/images"
 IMAGE = bytes(qcow2_bytes.image(GIB)) + bytes(range(256)) * 3000
 RAW = b"\x33\xc0" + bytes(510) + bytes(range(256)) * 2000 + bytes(2 * 1024 ** 2)
@@ -102,6 +104,39 @@ def test_what_is_stored_is_the_image_and_the_record_holds_both_digests(hyperviso
 def test_a_wrong_checksum_of_a_compressed_image_never_reaches_the_pool(hypervisor, url):
     failed = import_image(hypervisor, url=f"{url}/plain/image.qcow2.xz", checksum=f"sha256:{sha256(IMAGE)}")
     assert failed.failed and "was asked for" in failed.msg and hypervisor.writes == []
+
+
+def packed_nothing():
+    """Gzip members without content, without end."""
+    while True:
+        yield gzip.compress(b"") * 1000
+
+
+def after(start, pack=False):
+    """The start, and then zeros without end, packed with gzip or not."""
+    engine = zlib.compressobj(1, zlib.DEFLATED, 31)
+    yield engine.compress(start) if pack else start
+    while True:
+        yield engine.compress(bytes(1024 ** 2)) if pack else bytes(1024 ** 2)
+
+
+@pytest.mark.parametrize("sent, given, says", [
+    (lambda: after(bytes(qcow2_bytes.image(MIB))), {}, f"goes on after {MIB + MIB // 8 + MIB} bytes, and a qcow2 image with a disk of {MIB} bytes"),
+    (lambda: after(bytes(qcow2_bytes.image(MIB)), pack=True), {}, f"goes on after {MIB + MIB // 8 + MIB} bytes, and a qcow2 image with a disk of"),
+    (lambda: after(RAW), {"format": "raw", "max_virtual_size": "8MiB"}, f"goes on after {8 * MIB} bytes, and max_virtual_size allows no more"),
+    (lambda: after(RAW, pack=True), {"format": "raw", "max_virtual_size": "8MiB"}, f"unpacks to more than {8 * MIB} bytes"),
+    (packed_nothing, {"max_virtual_size": "1MiB"}, f"goes on after {3 * MIB} bytes, and no image that is allowed needs more"),
+])
+def test_a_stream_without_end_is_refused_where_no_image_can_be_so_long(hypervisor, url, monkeypatch, sent, given, says):
+    def send(handler, _data, _chunked):
+        for block in sent():
+            if block:
+                handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block))
+
+    monkeypatch.setattr(qcow2, "_TABLES_LEAST", MIB)
+    monkeypatch.setattr(odd_server.Handler, "_send", send)
+    failed = import_image(hypervisor, url=f"{url}/chunked/image.qcow2", **given)
+    assert failed.error["kind"] == "permanent" and says in failed.msg and hypervisor.writes == []
 
 
 def test_check_mode_refuses_what_the_run_would_refuse_and_writes_nothing(hypervisor, url):
