@@ -252,6 +252,7 @@ def read_text(url, options):
             data += block
             if len(data) > TEXT_LIMIT:
                 raise Kvm2Error(PERMANENT, "read", source.name, "it is larger than a list of checksums can be", "Check the URL in checksum.")
-        return data.decode("utf-8", "replace")
+        # Some editors begin a file with a byte order mark.
+        return data.decode("utf-8-sig", "replace")
     finally:
         source.close()

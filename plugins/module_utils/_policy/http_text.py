@@ -13,6 +13,8 @@ from .errors import InvalidInput
 
 _PORTS = {"http": 80, "https": 443}
 _CONTENT_RANGE_RE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*", re.ASCII)
+_HEADER_RE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_HEADER_VALUE_RE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 def check_url(url, what):
@@ -25,6 +27,20 @@ def check_url(url, what):
     if not good or re.search(r"[\x00-\x20\x7f]", url):
         # Not shown: what does not parse may hold a password anywhere.
         raise InvalidInput(what, "it is not an http or https URL", "Write it as http://host/path, a blank in it as %20; for a file on the hypervisor use src.")
+
+
+def check_headers(headers, what="headers"):
+    """Raise InvalidInput for what no request can carry. Values are not shown: they may be secrets."""
+    for name, value in headers.items():
+        if not _HEADER_RE.fullmatch(name):
+            # Not shown either: with the value in the wrong place it would hold that.
+            raise InvalidInput(what, "one of the names holds a character that no header's name has", "Write them as NAME: value, without more in the name.")
+        if not isinstance(value, (str, int)):
+            raise InvalidInput(what, f"the value of {name} is no text", "Write it in quotes.")
+        if not _HEADER_VALUE_RE.fullmatch(str(value)):
+            raise InvalidInput(
+                what, f"the value of {name} holds a line break or another character that no header can carry",
+                "Take it out; the filter trim removes a line break at the end.")
 
 
 def shown(url):

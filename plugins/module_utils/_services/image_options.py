@@ -101,6 +101,9 @@ def parse(params, check_stop):
         raise InvalidInput(f"src {src!r}", "it is not an absolute path", "Give the full path on the machine the module runs on.")
     if src is not None and not src.isprintable():
         raise InvalidInput(f"src {src!r}", "it holds characters that cannot be shown", "Give the file a plain name.")
+    http_text.check_headers(params["headers"] or {})
+    if params["http_agent"] is not None:
+        http_text.check_headers({"User-Agent": params["http_agent"]}, "http_agent")
     for what in ("owner", "group"):
         if params[what] is not None and not 0 <= params[what] < _NOBODY:
             raise InvalidInput(f"{what} {params[what]}", f"it is not between 0 and {_NOBODY - 1}", "Give the number: id -u NAME, id -g NAME.")

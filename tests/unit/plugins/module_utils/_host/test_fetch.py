@@ -229,6 +229,11 @@ def test_text_is_bounded(url, monkeypatch):
         fetch.read_text(f"{url}/plain/image", OPTIONS)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_text(url, folder):
+    (folder / "SUMS").write_bytes(b"\xef\xbb\xbf0a  image\n")
+    assert fetch.read_text(f"{url}/plain/SUMS", OPTIONS) == "0a  image\n"
+
+
 class Proxy(odd_server.Handler):
     """Forwards plain requests to where they are meant for."""
 

@@ -20,6 +20,21 @@ def test_shown_hides_secrets(url, text):
     assert http_text.shown(url) == text
 
 
+@pytest.mark.parametrize("headers, says", [
+    ({"X-Token": "secret\n"}, "the value of X-Token holds a line break"), ({"X-Token": "a\r\nsecret"}, "the value of X-Token holds a line break"),
+    ({"X-Token": "secret\0"}, "the value of X-Token"), ({"X-Token": "secret\u20ac"}, "the value of X-Token"), ({"X-Token": None}, "is no text"),
+    ({"X-Token: secret": ""}, "one of the names"), ({"secret\n": "a"}, "one of the names"), ({"": "secret"}, "one of the names"),
+])
+def test_headers_that_cannot_be_sent_are_named_and_not_shown(headers, says):
+    with pytest.raises(InvalidInput) as caught:
+        http_text.check_headers(headers)
+    assert says in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_headers_that_can_be_sent():
+    http_text.check_headers({"Authorization": "Bearer a.b-c==", "X-Number": 5, "X-Empty": "", "X-Latin": "caf\u00e9\tau lait"})
+
+
 @pytest.mark.parametrize("first, other, same", [
     ("http://h/a", "http://h/b", True), ("http://h/a", "http://h:80/b", True), ("http://h/a", "https://h/b", True),
     ("http://h/a", "http://H/b", True), ("https://h/a", "http://h/b", False), ("http://h/a", "http://h:8080/b", False),
