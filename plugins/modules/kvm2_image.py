@@ -19,8 +19,9 @@ description:
   - What the image is, is told from its content and not from its name. It may be compressed with gzip, xz, bzip2 or, where the Python of the
     machine has C(compression.zstd) or C(zstandard), zstd. It is unpacked on its way into the pool. The digest in O(checksum) is that of
     the file as it is fetched.
-  - Images that name a backing file or an external data file, that are encrypted, damaged or cut short, or whose header disagrees with
-    O(format) are refused, as are VMDK, VDI, VHD, VHDX, ISO and other files that are no qcow2 or raw disk. Nothing is left of them.
+  - Images that name a backing file or an external data file, that are encrypted, marked as damaged or visibly cut short, or whose header
+    disagrees with O(format) are refused, as are VMDK, VDI, VHD, VHDX, ISO and other files that are no qcow2 or raw disk. Nothing is left of
+    them. Whether all of an image's data is there only O(checksum) tells.
   - Of several runs on one machine that want the same image at the same time one fetches it, and the others wait for it.
   - Files of other tools in the same pool are never read, adopted or deleted.
 extends_documentation_fragment:
@@ -71,13 +72,14 @@ options:
     description:
       - V(present) makes sure that the base is published.
       - V(absent) retires the bases of this O(key). The record goes first, and a base that overlays still use stays for them and
-        is reported.
+        is reported. Where one of them is in use from the start none is retired, and check mode says so too.
     type: str
     choices: [present, absent]
     default: present
   headers:
     description:
       - Additional HTTP request headers. They are visible in verbose output, so put C(no_log) on a task whose headers hold a secret.
+      - A line break in a value is refused.
     type: dict
   client_cert:
     description:
@@ -146,7 +148,9 @@ options:
   max_virtual_size:
     description:
       - Refuses images whose virtual size is larger, as a size such as V(1TiB). V(none) sets no limit.
-      - It also limits what a compressed image may unpack to.
+      - It also limits what is taken of an image whose length is not known beforehand, because it is compressed or its server does not say. Of
+        a raw image that many bytes are taken; of a qcow2 image its own virtual size, an eighth more and 64 MiB (twice its virtual size and
+        64 MiB where it holds internal snapshots), also with V(none). What goes on after that is refused.
     type: str
     default: 1TiB
   tmpdir:

@@ -10,6 +10,7 @@ from typing import Any, Optional, Tuple
 
 from .._host import local
 from .._policy import names, record
+from .._policy.errors import QUOTA, Kvm2Error
 from .._policy.model import Pool
 from .._policy.plan import Action, Plan
 from .._policy.timestamps import format_time
@@ -28,7 +29,8 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Seen:
-    """published: the bases that may be used.  why: the reason to import where there are none; length and info (qcow2.ImageInfo): of what would come."""
+    """published: the bases that may be used.  why: the reason to import where there are none; length and info (qcow2.ImageInfo): of what would come.
+    room: bytes that are free for it in the pool."""
 
     pool: Pool
     checksum: Optional[Checksum]
@@ -36,6 +38,7 @@ class Seen:
     why: str = ""
     length: Optional[int] = None
     info: Optional[Any] = None
+    room: Optional[int] = None
 
 
 class ImageService(Service):
@@ -50,6 +53,7 @@ class ImageService(Service):
     def observe(self, hypervisor):
         seen = self._look(hypervisor)
         if not self.options.present:
+            self._check_unused(hypervisor, seen)
             return seen
         if not seen.published and self._turn is None:
             self._turn = self._take_turn(hypervisor, seen)
@@ -70,7 +74,19 @@ class ImageService(Service):
         if self.options.sparse:
             image_import.check_sparse(hypervisor, seen.pool)
         length, info = image_content.look(self.options)
-        return replace(seen, length=length, info=info)
+        # What was read before the pool's refresh may be old.
+        now = hypervisor.pool(self.options.pool) or seen.pool
+        return replace(seen, length=length, info=info, room=now.available)
+
+    def _check_unused(self, hypervisor, seen):
+        """Raise where one of the bases is in use: then none of them is removed."""
+        if not seen.published:
+            return
+        found = bases.references_of(hypervisor)
+        for one in seen.published:
+            users = bases.blockers(found, one.volume.path)
+            if users:
+                raise bases.conflict("remove", f"base {one.name} in pool {self.options.pool}", users)
 
     def _look(self, hypervisor):
         options = self.options
@@ -164,6 +180,11 @@ class ImageService(Service):
             return self._empty()
         if seen.published:
             return self._result(record.choose(seen.published), False)
+        if seen.length is not None and seen.length > seen.room:
+            # The run itself asks nobody beforehand: creating the volume tells it for certain.
+            raise Kvm2Error(
+                QUOTA, "create", f"base {plan.actions[1].name} in pool {self.options.pool}",
+                f"it takes {seen.length} bytes and the pool has {seen.room} free", "Free space in the pool, or use another one.")
         return self._empty(seen, plan.actions[1].name)
 
     # -- apply
@@ -177,13 +198,7 @@ class ImageService(Service):
         return self._result(self._import(hypervisor, seen, plan), True)
 
     def _retire(self, hypervisor, seen, plan):
-        if not seen.published:
-            return
-        pool, found = self.options.pool, bases.references_of(hypervisor)
-        for one in seen.published:
-            users = bases.blockers(found, one.volume.path)
-            if users:
-                raise bases.conflict("remove", f"base {one.name} in pool {pool}", users)
+        pool = self.options.pool
         for one in seen.published:
             users = bases.retire(hypervisor, pool, one.name, one.volume.path)
             for action in plan.actions:

@@ -111,8 +111,9 @@ def test_a_base_that_is_there_heeds_the_limit_too(hypervisor, image, check):
 def test_a_full_pool_fails_before_the_first_byte(image):
     hypervisor = FakeHypervisor()
     hypervisor.machine.pools["default"].size = 1000
-    failed = run_module("image", hypervisor, key="micro", src=image)
-    assert failed.error["kind"] == "quota" and files(hypervisor) == []
+    for check in (True, False):
+        failed = run_module("image", hypervisor, check=check, key="micro", src=image)
+        assert failed.error["kind"] == "quota" and failed.error["act"] == "create" and files(hypervisor) == []
     assert not any(call.operation == "upload" for call in hypervisor.calls)
 
 
@@ -177,8 +178,9 @@ def test_what_the_pool_gives_back_is_compared(hypervisor, image):
 def test_a_used_base_is_not_retired(hypervisor, image):
     base = run_module("image", hypervisor, key="micro", src=image).image["base"]
     hypervisor.machine.put_image(f"{POOL}/anybody.qcow2", backing_path=f"{POOL}/{base}", backing_format="qcow2")
-    failed = run_module("image", hypervisor, key="micro", state="absent")
-    assert failed.error["kind"] == "conflict" and "anybody.qcow2" in failed.msg and not failed.changed
+    for check in (True, False):
+        failed = run_module("image", hypervisor, check=check, key="micro", state="absent")
+        assert failed.error["kind"] == "conflict" and "anybody.qcow2" in failed.msg and not failed.changed
     assert published(hypervisor) == [base]
 
 
@@ -197,6 +199,7 @@ def test_a_base_that_somebody_starts_to_use_while_it_is_retired_stays(hypervisor
     ({"key": "Micro"}, "not a label"), ({"key": "a" * 33}, "33 characters"), ({"checksum": "md5:00"}, "sha256: or sha512:"),
     ({"checksum": "sha256:12"}, "64 hexadecimal"), ({"src": "relative"}, "absolute"), ({"src": "/x\ny"}, "cannot be shown"),
     ({"fetch_timeout": "0"}, "longer than 0"), ({"owner": -1}, "owner -1"), ({"group": 2 ** 32 - 1}, "between 0 and 4294967294"),
+    ({"headers": {"X-Token": "a\nb"}}, "value of X-Token"), ({"http_agent": "a\r\nb"}, "value of User-Agent"),
     ({"max_virtual_size": "5"}, "unit"), ({"fetch_timeout": "soon"}, "fetch_timeout"),
 ])
 def test_wrong_options(hypervisor, image, given, word):
