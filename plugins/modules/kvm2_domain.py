@@ -471,8 +471,8 @@ options:
       - V(report) changes nothing and lists the drift.
       - V(redefine) lets the persistent definition follow. A running or saved guest goes on, and what waits for its restart is listed as
         pending.
-      - V(restart) also restarts where something is pending, and drops a managed save for it. A seed that differs or has vanished is made
-        anew under another name and with another C(instance-id), so that cloud-init runs again over the same disk.
+      - V(restart) also restarts where something is pending, and drops a managed save for it. A seed that differs, has vanished or was
+        detached is made anew under another name and with another C(instance-id), so that cloud-init runs again over the same disk.
       - V(replace) also takes a fresh overlay, together with a fresh seed, where overlay or seed need it. The overlay is the one given as
         O(instances[].overlay), as M(egress.kvm2.kvm2_overlay) with O(egress.kvm2.kvm2_overlay#module:replace=true) returns it. Where only
         the seed differs and no other overlay is given, a new one is made on the same base. What the guest had written is gone with the

@@ -65,7 +65,7 @@ options:
     description:
       - V(present) makes sure that the overlays are there.
       - V(absent) deletes the overlays of these instances in O(pool) that nothing uses, whatever their age. One that is in use stays and is a
-        failure that names its user. Those of an instance on hold stay.
+        failure that names its user. Those of an instance on hold stay. A disk that somebody detached from its domain is one that nothing uses.
     type: str
     choices: [present, absent]
     default: present

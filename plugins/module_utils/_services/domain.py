@@ -37,10 +37,16 @@ class DomainService(DomainSteps):
             pool = self._full(hypervisor, pool, targets)
         host = None
         to_define = [] if self.state == "absent" else [
-            self.wanted[target.instance.uid] for target in targets if target.problem is None and self._is_to_be_defined(target)]
+            target for target in targets if target.problem is None and self._is_to_be_defined(target)]
         if to_define:
-            host = requirements.look(hypervisor, [requirements.require_of(wanted) for wanted in to_define])
-            requirements.refuse_failed(host.checks, "prepare", f"hypervisor {hypervisor.uri}")
+            host = requirements.look(hypervisor, [requirements.require_of(self.wanted[target.instance.uid]) for target in to_define])
+            if 1 < len(to_define) == len(targets) and requirements.fail_all(host):
+                # What none of them can have is the hypervisor's, and is said once.
+                requirements.refuse_failed(host.checks, "prepare", f"hypervisor {hypervisor.uri}")
+            lacking = {
+                target.instance.uid: requirements.error_of(checks, "prepare", f"instance {target.instance.domain}")
+                for target, checks in zip(to_define, host.each)}
+            targets = tuple(replace(target, problem=target.problem or lacking.get(target.instance.uid)) for target in targets)
         known = {
             target.instance.uid: waiting.known_addresses(
                 hypervisor, target.instance.uid, self._macs(target), self.sources.get(target.instance.uid, ("lease",)), self.params["wait"]["family"])
@@ -88,13 +94,15 @@ class DomainService(DomainSteps):
     def _present(self, instance, domain, inventory, found):
         disk = domain_read.overlay_path(domain.guest_xml or domain.xml)
         seed = domain_read.read_spec(domain.xml or domain.live_xml).seed_path
+        missing = [path for path in (disk, seed) if path and _by_path(inventory, path) is None]
         target = Target(
-            instance, domain, False, _by_path(inventory, disk), disk, seed_gone=seed if seed and _by_path(inventory, seed) is None else None)
+            instance, domain, False, _by_path(inventory, disk), disk, seed_gone=seed if seed in missing else None,
+            unseen=references.unlisted(missing, inventory) if missing else ())
         if self.on_change == "replace":
-            unseen = references.unlisted([path for path in (disk, seed) if path], inventory)
-            if unseen:
+            if target.unseen:
                 raise Kvm2Error(
-                    PERMANENT, "replace", f"instance {instance.domain}", f"{', '.join(unseen)} is in no active pool, so it cannot be seen", "Start its pool.")
+                    PERMANENT, "replace", f"instance {instance.domain}", f"{', '.join(target.unseen)} is in no active pool, so it cannot be seen",
+                    "Start its pool.")
             if target.given:
                 target = replace(target, replacement=self._free_overlay(instance, inventory, found))
         return target

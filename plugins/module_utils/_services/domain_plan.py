@@ -17,7 +17,7 @@ from .._policy.plan import Action, Plan
 from . import change, converge, deletion
 from .deletion import Doomed
 from .domain_request import DomainRequest
-from .domain_view import drift_of, former, predicted_overlay, waiting
+from .domain_view import drift_of, former, no_overlay, predicted_overlay, waiting
 
 # A guest that is resumed into less would be paused again at once.
 ROOM_TO_RESUME = 64 * 1024 ** 2
@@ -204,6 +204,8 @@ class DomainPlan(DomainRequest):
             yield from autostart
             return
         if redefined and self.on_change != "report":
+            if target.overlay is None:
+                raise no_overlay(target, CONFLICT, "redefine")
             yield self._redefinition(target, redefined, "redefine")
         yield from autostart
         yield from self._plan_power(seen, target)
@@ -221,6 +223,8 @@ class DomainPlan(DomainRequest):
         held = self._hold_of(target)
         if held:
             raise change.on_hold(act, instance, held)
+        if target.overlay is None and not replaced:
+            raise no_overlay(target, CONFLICT, act)
         starts = self.state == "running" or (self.state == "defined" and target.has_guest)
         if starts:
             self._check_room(seen, domain)
@@ -260,7 +264,7 @@ class DomainPlan(DomainRequest):
             if overlay is None and not predicted_overlay(target):
                 self.context.warn(f"The overlay {name} of instance {instance.domain} is not there.")
         elif target.overlay is None:
-            raise Kvm2Error(PERMANENT, "replace", f"instance {instance.domain}", f"its overlay {target.disk} has gone", converge.REPLACE)
+            raise no_overlay(target, PERMANENT, "replace")
         elif not target.overlay.backing_path or target.overlay.pool != self.pool:
             raise Kvm2Error(
                 PERMANENT, "replace", f"instance {instance.domain}", "its overlay has no base in this pool",
@@ -298,7 +302,7 @@ class DomainPlan(DomainRequest):
             yield Action("resume", "domain", instance.domain, f"it is {domain.state} ({domain.reason})", instance.name)
         elif not domain.active or domain.state == "crashed":
             if target.overlay is None:
-                raise Kvm2Error(PERMANENT, "start", f"domain {instance.domain}", f"its overlay {target.disk} has gone", converge.REPLACE)
+                raise no_overlay(target, PERMANENT, "start")
             if domain.managed_save:
                 self._check_save(target)
             yield Action("start", "domain", instance.domain, f"it is {domain.state}", instance.name)

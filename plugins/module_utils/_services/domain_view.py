@@ -14,8 +14,12 @@ from .._policy import domain_read, domain_xml, mark, names, overlays
 from .._policy.errors import Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
 from .._policy.xml import parse
+from . import converge
 from .instances import Instance
 from .requirements import HostSide
+
+# Of a disk that somebody took out of the definition: what there is, and what is wanted.
+_DETACHED = ("no disk of ours", "a disk in the definition")
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Target:
 
     overlay: the one that the domain has, or that a new domain gets; None where its file is not there.  disk: the path of the former.
     replacement: another one that was given, None where it is not there.  seed_gone: the path of the domain's seed where the file has gone.
+    unseen: the paths of both where no active pool has their folder, so that they may be there.
     """
 
     instance: Instance
@@ -33,6 +38,7 @@ class Target:
     disk: Optional[str] = None
     replacement: Optional[Volume] = None
     seed_gone: Optional[str] = None
+    unseen: Tuple[str, ...] = ()
     problem: Optional[Kvm2Error] = None
 
     @property
@@ -74,15 +80,38 @@ def drift_of(target, spec, wanted, host):
     if isinstance(parsed, mark.Mark):
         if host and parsed.host != host:
             found.append(_drift(overlays.Drift("mark.host", parsed.host, host, "redefine")))
-        if parsed.seed and parsed.seed != wanted.seed_hash:
+        if parsed.seed and _is_detached(domain, "seed"):
+            found.append(_drift(overlays.Drift("seed", *_DETACHED, "restart")))
+        elif parsed.seed and parsed.seed != wanted.seed_hash:
             found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "restart")))
     if target.seed_gone:
-        found.append(_drift(overlays.Drift("seed", target.seed_gone, "a file that exists", "restart")))
+        found.append(_drift(overlays.Drift("seed", target.seed_gone, _file_wanted(target, target.seed_gone), "restart")))
     if target.overlay is None and target.disk:
-        found.append(_drift(overlays.Drift("overlay", target.disk, "a file that exists", "replace")))
+        found.append(_drift(overlays.Drift("overlay", target.disk, _file_wanted(target, target.disk), "replace")))
+    elif target.disk is None and not target.given and _is_detached(domain, "overlay"):
+        found.append(_drift(overlays.Drift("overlay", *_DETACHED, "replace")))
     if target.given:
-        found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk or ""), target.given, "replace")))
+        found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk or "") or _DETACHED[0], target.given, "replace")))
     return found
+
+
+def _is_detached(domain, kind):
+    """Has the definition no such disk at all? One that is given as a volume of a pool is a disk without a path."""
+    return domain_read.find_disk(parse(domain.xml or domain.live_xml), kind) is None
+
+
+def _file_wanted(target, path):
+    return "a file in an active pool" if path in target.unseen else "a file that exists"
+
+
+def no_overlay(target, kind, act):
+    """The error of what needs the overlay of a domain that has none, or one whose file cannot be used."""
+    cause, hint = f"its overlay {target.disk} has gone", converge.REPLACE
+    if target.disk is None:
+        cause = "it names no disk of ours as its overlay"
+    elif target.disk in target.unseen:
+        cause, hint = f"its overlay {target.disk} is in no active pool, so it cannot be seen", "Start its pool, or move it to one."
+    return Kvm2Error(kind, act, f"domain {target.instance.domain}", cause, hint)
 
 
 def waiting(domain, spec):

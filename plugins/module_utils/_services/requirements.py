@@ -18,12 +18,14 @@ from .._policy.model import HostFacts
 
 @dataclass(frozen=True)
 class HostSide:
-    """virt_types: those that really work here.  default_machine: None where libvirt's own default is best.  checks: of everything asked."""
+    """virt_types: those that really work here.  default_machine: None where libvirt's own default is best.  checks: of everything asked.
+    each: those of each Require, in order."""
 
     facts: HostFacts
     virt_types: FrozenSet[str]
     default_machine: Optional[str]
     checks: Tuple[Check, ...]
+    each: Tuple[Tuple[Check, ...], ...]
 
     @property
     def arch(self):
@@ -49,18 +51,17 @@ def look(hypervisor, requires):
             known[asked] = hypervisor.domain_capabilities(*asked)
         return known[asked]
 
-    found = dict.fromkeys(
-        check for require in requires for check in capability.checks(facts, networks, bridges, capabilities, require, nwfilters))
+    each = [capability.checks(facts, networks, bridges, capabilities, require, nwfilters) for require in requires]
     if hypervisor.is_local():
-        found.update(dict.fromkeys(
-            check for require in requires if require.vlan_networks or require.vlan_bridges for check in network_checks.vlans_kept_apart(
-                networks, require.vlan_networks, require.vlan_bridges, host_files.vlan_filtering())))
+        each = [
+            (*found, *network_checks.vlans_kept_apart(networks, require.vlan_networks, require.vlan_bridges, host_files.vlan_filtering()))
+            if require.vlan_networks or require.vlan_bridges else found for require, found in zip(requires, each)]
     machine = capability.default_machine(facts)
     wanted = {require.virt_type for require in requires}
     types = frozenset(
         virt_type for virt_type in ("kvm", "qemu")
         if (virt_type in wanted or "auto" in wanted) and capabilities(virt_type, facts.arch, machine) is not None)
-    return HostSide(facts, types, machine, tuple(found))
+    return HostSide(facts, types, machine, tuple(dict.fromkeys(check for found in each for check in found)), tuple(each))
 
 
 def require_of(wanted):
@@ -78,8 +79,21 @@ def require_of(wanted):
 
 def refuse_failed(checks, act, obj):
     """Raise one error that lists all failed checks, if there are any."""
+    error = error_of(checks, act, obj)
+    if error is not None:
+        raise error
+
+
+def error_of(checks, act, obj):
+    """One error that lists all failed checks; None where there are none."""
     failed = [check for check in checks if check.status == FAIL]
-    if failed:
-        raise Kvm2Error(
-            kind_of_several(check.kind for check in failed), act, obj, " ".join(check.message for check in failed),
-            " ".join(dict.fromkeys(check.hint for check in failed if check.hint)))
+    if not failed:
+        return None
+    return Kvm2Error(
+        kind_of_several(check.kind for check in failed), act, obj, " ".join(check.message for check in failed),
+        " ".join(dict.fromkeys(check.hint for check in failed if check.hint)))
+
+
+def fail_all(host):
+    """Is there a failed check that all the Requires have?"""
+    return any(check.status == FAIL and all(check in found for found in host.each) for check in host.checks)

@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.egress.kvm2.plugins.module_utils._host import classify
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import parse, render
 from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, files, overlay, own
 from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed, libvirt_error
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -531,3 +532,97 @@ def test_a_mac_address_that_another_guest_of_the_call_keeps_is_given_to_none(hyp
     if refused:
         assert f"edge.two: its MAC address {mac} is that of domain edge.one too" in done.msg
     assert sum(found.active and mac in found.live_xml for found in hypervisor.domains()) == 1
+
+
+def detach(hypervisor, *targets):
+    """What `virsh detach-disk --config` does."""
+    tree = parse(hypervisor.domain(UID).xml)
+    for target in targets:
+        disk = tree.find(f"devices/disk/target[@dev='{target}']/..")
+        disk.getparent().remove(disk)
+    hypervisor.define(render(tree))
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_a_seed_that_was_detached_is_drift_and_made_anew_by_a_restart(hypervisor, state):
+    made = domain(hypervisor).instances[0]
+    domain(hypervisor, state=state)
+    detach(hypervisor, "vdb")
+    for on_change in ("report", "redefine"):
+        kept = domain(hypervisor, on_change=on_change, state=state)
+        assert not kept.changed, on_change
+        assert kept.instances[0]["drift"] == [
+            {"field": "seed", "have": "no disk of ours", "want": "a disk in the definition", "needs": "restart", "pending": False}]
+    would = domain(hypervisor, check=True, on_change="restart", state=state)
+    done = domain(hypervisor, on_change="restart", state=state)
+    assert not done.failed, done.msg
+    one = done.instances[0]
+    assert acts(would) == acts(done) and ("create", "seed") in acts(done)
+    assert one["drift"] == [] and one["overlay"] == made["overlay"] and one["seed"] not in (None, made["seed"])
+    assert not domain(hypervisor, on_change="restart", state=state).changed
+
+
+def test_an_overlay_that_was_detached_is_drift_and_needs_another_one(hypervisor):
+    made = domain(hypervisor).instances[0]
+    domain(hypervisor, state="stopped")
+    detach(hypervisor, "vda", "vdb")
+    drift = domain(hypervisor, state="defined").instances[0]["drift"]
+    assert [(one["field"], one["have"], one["needs"]) for one in drift] == [
+        ("seed", "no disk of ours", "restart"), ("overlay", "no disk of ours", "replace")]
+    hypervisor.forget_calls()
+    for given in ({}, {"on_change": "restart"}, {"on_change": "replace", "state": "defined"}, {"memory": "256MiB"}):
+        for check in (True, False):
+            failed = domain(hypervisor, check=check, **given)
+            assert "it names no disk of ours as its overlay" in failed.msg and "replace: true" in failed.msg and hypervisor.writes == [], given
+    hypervisor.machine.advance(3600)
+    given = [{"name": "one", "overlay": overlay(hypervisor, replace=True).overlays[0]["overlay"]}]
+    done = domain(hypervisor, on_change="replace", instances=given)
+    assert not done.failed, done.msg
+    assert done.instances[0]["drift"] == [] and done.instances[0]["overlay"] == given[0]["overlay"] != made["overlay"]
+
+
+def test_check_mode_tells_that_the_overlay_has_gone(hypervisor):
+    made = domain(hypervisor).instances[0]
+    hypervisor.machine.remove_file(f"{POOL}/{made['overlay']}")
+    hypervisor.forget_calls()
+    for on_change in ("redefine", "restart"):
+        would = domain(hypervisor, check=True, memory="72MiB", on_change=on_change)
+        done = domain(hypervisor, memory="72MiB", on_change=on_change)
+        assert would.error == done.error and would.error["kind"] == "conflict" and f"its overlay {POOL}/{made['overlay']} has gone" in would.msg
+        assert would.actions == [] and hypervisor.writes == [] and hypervisor.domain(UID).active
+
+
+def test_an_overlay_outside_of_every_pool_is_not_said_to_have_gone(hypervisor):
+    made = domain(hypervisor).instances[0]
+    domain(hypervisor, state="stopped")
+    hypervisor.define(hypervisor.domain(UID).xml.replace(f"{POOL}/{made['overlay']}", "/srv/f3.qcow2"))
+    drift = domain(hypervisor, state="defined").instances[0]["drift"]
+    assert ("overlay", "/srv/f3.qcow2", "a file in an active pool") in [(one["field"], one["have"], one["want"]) for one in drift]
+    for given in ({}, {"memory": "72MiB"}, {"on_change": "replace"}):
+        failed = domain(hypervisor, **given)
+        assert "/srv/f3.qcow2 is in no active pool, so it cannot be seen" in failed.msg and "has gone" not in failed.msg, given
+
+
+NOWHERE = {"networks": [{"network": "nowhere"}]}
+
+
+@pytest.mark.parametrize("lacking, says", [
+    (NOWHERE, "There is no network nowhere"), ({"memory": "8000TiB"}, "are needed and the host has"), ({"machine": "none-such"}, "no machine none-such"),
+    ({"networks": [{"network": "default", "nwfilter": "mine"}]}, "network filter")])
+def test_what_one_instance_cannot_have_here_fails_that_one_alone(hypervisor, lacking, says):
+    names_of = ("one", "two", "three")
+    overlay(hypervisor, instances=[{"name": name} for name in names_of])
+    instances = [{"name": "one"}, {"name": "two", **lacking}, {"name": "three"}]
+    would, done = domain(hypervisor, check=True, instances=instances), domain(hypervisor, instances=instances)
+    for result in (would, done):
+        assert [(error["item"], error["object"]) for error in result.errors] == [("two", "instance edge.two")] and says in result.msg
+        assert [one["name"] for one in result.instances] == ["one", "three"]
+    assert sorted(one.name for one in hypervisor.domains()) == ["edge.one", "edge.three"]
+
+
+def test_what_no_instance_can_have_here_is_said_once(hypervisor):
+    overlay(hypervisor, instances=[{"name": "one"}, {"name": "two"}])
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, instances=[{"name": "one"}, {"name": "two", "memory": "8000TiB"}], **NOWHERE)
+    assert [error["object"] for error in failed.errors] == [f"hypervisor {LOCAL}"] and hypervisor.writes == []
+    assert "There is no network nowhere" in failed.msg and "7.8 PiB are needed" in failed.msg
