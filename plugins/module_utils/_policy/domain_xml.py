@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 
-from . import domain_extra, domain_interface, domain_read, domain_tuning
+from . import domain_extra, domain_interface, domain_read, domain_tuning, names
 from .domain_drift import Drift, drift, machine_family, same_machine
 from .domain_edit import ensure as _ensure
 from .domain_edit import remove as _remove
@@ -160,7 +160,9 @@ def _disk(tree, devices, spec, kind, path):
     disk.set("device", "disk")
     driver = _ensure(disk, "driver")
     driver.set("name", "qemu")
-    driver.set("type", "qcow2" if kind == "overlay" else "raw")
+    if driver.get("type") is None or domain_read.disk_path(disk) != path or names.parse_instance_volume(path.rpartition("/")[2]) is not None:
+        # An operator's own file, such as a copy, has the format that they say.
+        driver.set("type", "qcow2" if kind == "overlay" else "raw")
     source = _ensure(disk, "source")
     if source.get("file") != path:
         source.attrib.clear()

@@ -119,17 +119,22 @@ def check_chain(hypervisor, job, spec):
         header = qcow2.overlay_header(b"".join(hypervisor.download(job.pool, name, 0, qcow2.HEAD)), obj)
     except InvalidInput as error:
         raise Kvm2Error(TRANSIENT, "use", obj, error.cause, "It is still being made, or was left half-made; run again.") from error
-    (base_path, base_format), = spec.overlay_chain[:1] or ((None, None),)
-    if header.backing_file != base_path or header.backing_format not in (None, base_format):
-        raise Kvm2Error(
-            CONFLICT, "use", obj, f"its backing file is {header.backing_file} ({header.backing_format}) and not {base_path} ({base_format})",
-            "Something changed it meanwhile; run again.")
-    base = hypervisor.volume(job.pool, os.path.basename(base_path or ""))
-    if base is None or base.format != base_format:
-        raise Kvm2Error(
-            TRANSIENT, "use", obj, f"its base {base_path} " + ("has gone" if base is None else f"is {base.format} and not {base_format}"),
-            "Run kvm2_image, then kvm2_overlay and kvm2_domain again.")
-    b"".join(hypervisor.download(job.pool, base.name, 0, 512))
+    below = spec.overlay_chain or ((None, None),)
+    for level, (path, volume_format) in enumerate(below, 1):
+        if header.backing_file != path or header.backing_format not in (None, volume_format):
+            raise Kvm2Error(
+                CONFLICT, "use", obj, f"its backing file is {header.backing_file} ({header.backing_format}) and not {path} ({volume_format})",
+                "Something changed it meanwhile; run again.")
+        base = hypervisor.volume(job.pool, os.path.basename(path or ""))
+        if base is None or base.path != path or base.format != volume_format:
+            raise Kvm2Error(
+                TRANSIENT, "use", obj, f"its base {path} " + (
+                    f"is {base.format} and not {volume_format}" if base is not None and base.path == path else f"has gone from pool {job.pool}"),
+                "Run kvm2_image, then kvm2_overlay and kvm2_domain again.")
+        last = level == len(below)
+        head = b"".join(hypervisor.download(job.pool, base.name, 0, 512 if last else qcow2.HEAD))
+        if not last:
+            header = qcow2.overlay_header(head, obj)
 
 
 def check_seed_there(hypervisor, job):

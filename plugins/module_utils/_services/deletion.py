@@ -56,11 +56,16 @@ def own_volumes(inventory, uid):
 def obstacles(inventory, found, doomed):
     """Why the instance cannot be deleted: other users of the volumes that go with it. Empty where nothing stands in the way."""
     mine = {volume.path for volume in own_volumes(inventory, doomed.uid)}
+    named = {
+        path for domain in inventory.domains if domain.uuid == doomed.uid for text in domain.xmls
+        for path in references.paths_of_domain(parse(text), inventory)}
     listed = []
     for path in sorted(mine):
         for user in found.users_of(path):
             if not _is_own_user(user, doomed, mine):
-                listed.append(f"{path} is used by {user}")
+                listed.append(f"{path} is used by {user}" + (
+                    f", which is the instance's own disk, an external snapshot (merge it: virsh blockcommit {doomed.domain} vda --active --pivot)"
+                    if user.path in named else ""))
     for domain in inventory.domains:
         if domain.uuid == doomed.uid:
             listed += [

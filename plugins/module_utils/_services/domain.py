@@ -30,6 +30,7 @@ class DomainService(DomainSteps):
     def observe(self, hypervisor):
         pool = usable_pool(hypervisor, self.pool, self.params["exclusive"])
         inventory, found = look_around(hypervisor)
+        self._files = {volume.path: volume for volume in inventory.volumes}
         targets = tuple(self._target(instance, inventory, found) for instance in self.instances)
         # Its free space as it is after the refresh.
         pool = hypervisor.pool(self.pool) or pool

@@ -13,6 +13,7 @@ from .._policy import domain_interface, domain_read, domain_xml, mark, names
 from .._policy.domain_fields import UNASKED
 from .._policy.domain_spec import effective_cpu_mode
 from .._policy.errors import CONFLICT, PERMANENT, QUOTA, Kvm2Error
+from .._policy.model import Volume
 from .._policy.plan import Action, Plan
 from . import change, converge, deletion
 from .deletion import Doomed
@@ -33,6 +34,8 @@ class DomainPlan(DomainRequest):
         # By uid, of the guests that this run has started: waiting.left_leases() of before.
         self._former_leases: Dict[str, Mapping] = {}
         self._mac_owners: Optional[Dict[str, str]] = None
+        # By path, what the pools showed.
+        self._files: Dict[str, Volume] = {}
 
     def plan(self, seen):
         actions = []
@@ -150,16 +153,34 @@ class DomainPlan(DomainRequest):
             cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or host.default_machine, arch=host.arch,
             firmware=wanted.firmware, virt_type=virt_type,
             overlay_path=overlay.path if overlay else f"{seen.pool.path}/{instance.options.get('overlay') or 'overlay-to-be-made'}",
-            overlay_chain=_chain(overlay), seed_path=seed_path, interfaces=wanted.interfaces, **wanted.devices)
+            overlay_chain=self._chain(overlay), seed_path=seed_path, interfaces=wanted.interfaces, **wanted.devices)
 
     def _mark(self, instance, wanted, spec, created_at):
-        base = os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else ""
+        base = os.path.basename(spec.overlay_chain[-1][0]) if spec.overlay_chain else ""
         macs = [mac for mac in wanted.macs if mac not in domain_read.derived_macs(instance.uid)]
         options = [field for field in UNASKED if getattr(spec, field)]
         options += domain_interface.words(spec.interfaces)
         return mark.Mark(
             fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
             base=base, seed=wanted.seed_hash, macs=" ".join(macs), options=" ".join(options))
+
+    def _chain(self, overlay, known=()):
+        """((path, format), …) of all files below an overlay, down to the one that has none below it; () where that cannot be told. An operator's
+        snapshots make it longer than our own overlay on its base, and one that is written too short cuts the guest's disk off.
+
+        known: what the definition says, for files that no pool shows.
+        """
+        found = []
+        while overlay is not None and overlay.backing_path:
+            path = overlay.backing_path
+            if path in [one for one, _format in found]:
+                return ()
+            found.append((path, overlay.backing_format or "qcow2"))
+            overlay = self._files.get(path)
+            if overlay is None and not _ends_in_a_base(found):
+                paths = [one for one, _format in known]
+                return tuple(found) + tuple(known[paths.index(path) + 1:]) if path in paths else ()
+        return tuple(found)
 
     # -- change
 
@@ -171,9 +192,9 @@ class DomainPlan(DomainRequest):
         return domain_xml.DomainSpec(
             name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
             cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or have.machine, arch=have.arch,
-            firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk, overlay_chain=_chain(target.overlay) or have.overlay_chain,
-            seed_path=have.seed_path, interfaces=wanted.interfaces, former_macs=former(target.domain, "macs"),
-            former_options=former(target.domain, "options"), **wanted.devices)
+            firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk,
+            overlay_chain=self._chain(target.overlay, have.overlay_chain) or have.overlay_chain, seed_path=have.seed_path,
+            interfaces=wanted.interfaces, former_macs=former(target.domain, "macs"), former_options=former(target.domain, "options"), **wanted.devices)
 
     def _plan_change(self, seen, target):
         instance, wanted, domain = target.instance, self.wanted[target.instance.uid], target.domain
@@ -260,20 +281,21 @@ class DomainPlan(DomainRequest):
         instance = target.instance
         if target.given:
             overlay, name = target.replacement, target.given
-            spec = replace(job.spec, overlay_path=overlay.path if overlay else f"{seen.pool.path}/{name}", overlay_chain=_chain(overlay))
+            spec = replace(job.spec, overlay_path=overlay.path if overlay else f"{seen.pool.path}/{name}", overlay_chain=self._chain(overlay))
             if overlay is None and not predicted_overlay(target):
                 self.context.warn(f"The overlay {name} of instance {instance.domain} is not there.")
         elif target.overlay is None:
             raise no_overlay(target, PERMANENT, "replace")
-        elif not target.overlay.backing_path or target.overlay.pool != self.pool:
+        elif target.overlay.pool != self.pool or not _ends_in_a_base(job.spec.overlay_chain):
             raise Kvm2Error(
                 PERMANENT, "replace", f"instance {instance.domain}", "its overlay has no base in this pool",
                 "Run kvm2_overlay with replace: true, then this with the overlay it returns.")
         else:
             name = self._new_name("overlay", instance)
-            spec = replace(job.spec, overlay_path=f"{seen.pool.path}/{name}", overlay_chain=_chain(target.overlay))
-        base = None if target.given else os.path.basename(target.overlay.backing_path)
-        new_mark = replace(job.mark, base=os.path.basename(spec.overlay_chain[0][0]) if spec.overlay_chain else "")
+            spec = replace(job.spec, overlay_path=f"{seen.pool.path}/{name}", overlay_chain=job.spec.overlay_chain[-1:])
+        new_base = os.path.basename(spec.overlay_chain[-1][0]) if spec.overlay_chain else ""
+        base = None if target.given else new_base
+        new_mark = replace(job.mark, base=new_base)
         return replace(job, spec=spec, pool=self.pool, overlay=name, mark=new_mark), base
 
     @staticmethod
@@ -327,7 +349,5 @@ class DomainPlan(DomainRequest):
                 f"{defined.seed_path}", f"Something redefined it by hand. Drop the saved memory: virsh managedsave-remove {domain.name}; then run again.")
 
 
-def _chain(overlay):
-    if overlay is None or not overlay.backing_path:
-        return ()
-    return ((overlay.backing_path, overlay.backing_format or "qcow2"),)
+def _ends_in_a_base(chain):
+    return bool(chain) and names.parse_base(os.path.basename(chain[-1][0])) is not None

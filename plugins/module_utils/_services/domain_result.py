@@ -33,7 +33,7 @@ class DomainResult(DomainPlan):
             if domain is not None and not predicted:
                 defined = domain_read.read_spec(domain.any_xml)
                 overlay, seed_name = os.path.basename(defined.overlay_path or "") or None, os.path.basename(defined.seed_path or "") or None
-            base = os.path.basename(job.spec.overlay_chain[0][0]) if job.spec.overlay_chain else None
+            base = os.path.basename(job.spec.overlay_chain[-1][0]) if job.spec.overlay_chain else None
             if domain is not None and target.there:
                 drift = self._drift_now(target, domain, job)
         state = self._predicted_state(target, plan, known) if predicted else state_of(domain, known)

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import pytest
+from lxml import etree
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import domain_read, mark, names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
-from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, overlay, own
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import parse
+from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, files, overlay, own
 from ansible_collections.egress.kvm2.tests.unit.fake import qcow2_bytes
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
 from ansible_collections.egress.kvm2.tests.unit.fake.machine import GIB
@@ -512,3 +514,73 @@ def test_an_overlay_that_comes_into_use_stays_or_is_reported(hypervisor):
         f"<source file='{POOL}/{name}'/><target dev='vda' bus='virtio'/></disk></devices></domain>"), when="before", nth=1)
     reported = overlay(late, state="absent")
     assert reported.error["kind"] == "conflict" and "while it was deleted" in reported.msg
+
+
+# -- an operator's external snapshot
+
+def snapshotted(hypervisor, running=True):
+    """What virsh snapshot-create-as --disk-only leaves: a new file over the overlay, in all definitions. Returns the names (base, overlay, snapshot)."""
+    overlay(hypervisor)
+    made = domain(hypervisor, state="running" if running else "stopped").instances[0]
+    had, taken = made["overlay"], made["overlay"].replace(".qcow2", ".s1")
+    hypervisor.machine.put_image(f"{POOL}/{taken}", backing_path=f"{POOL}/{had}", backing_format="qcow2")
+    tree = parse(hypervisor.domain(UID).xml)
+    disk = tree.find("devices/disk")
+    disk.find("source").set("file", f"{POOL}/{taken}")
+    below, store = disk.find("backingStore"), etree.Element("backingStore", type="file")
+    disk.replace(below, store)
+    etree.SubElement(store, "format", type="qcow2")
+    etree.SubElement(store, "source", file=f"{POOL}/{had}")
+    store.append(below)
+    hypervisor.define(etree.tostring(tree, encoding="unicode"))
+    if running:
+        hypervisor.destroy(UID)
+        hypervisor.start(UID)
+    return made["base"], had, taken
+
+
+def chain(hypervisor):
+    found, ends = domain_read.read_chain(domain_read.find_disk(parse(hypervisor.domain(UID).xml), "overlay"))
+    assert ends
+    return [path.rpartition("/")[2] for path, volume_format in found]
+
+
+@pytest.mark.parametrize(("running", "on_change"), [(True, "restart"), (False, "redefine"), (True, "redefine"), (True, "report")])
+def test_a_snapshot_of_an_operator_keeps_all_files_below_it(hypervisor, running, on_change):
+    base, had, taken = snapshotted(hypervisor, running)
+    state = "running" if running else "stopped"
+    assert domain(hypervisor, on_change="report", state=state).instances[0]["drift"] == []
+    done = domain(hypervisor, on_change=on_change, state=state, memory="144MiB")
+    assert not done.failed and done.instances[0]["base"] == base and done.instances[0]["overlay"] == taken
+    assert [one["field"] for one in done.instances[0]["drift"]] == ([] if on_change == "restart" or not running else ["memory"])
+    assert chain(hypervisor) == [had, base]
+    assert mark.of_domain(hypervisor.domain(UID)).base == base
+    assert not domain(hypervisor, on_change=on_change, state="running").failed
+
+
+def test_a_replacement_of_one_with_a_snapshot_is_made_on_its_base(hypervisor):
+    base, _had, taken = snapshotted(hypervisor)
+    # Something of it is to be replaced for.
+    done = domain(hypervisor, on_change="replace", user_data="#cloud-config\nhostname: other\n")
+    assert not done.failed and done.instances[0]["overlay"] != taken and done.instances[0]["base"] == base
+    assert chain(hypervisor) == [base]
+    # Somebody else's file stays, and what it needs.
+    assert taken in files(hypervisor)
+
+
+def test_a_removal_of_one_with_a_snapshot_says_how_to_merge_it(hypervisor):
+    _base, had, taken = snapshotted(hypervisor)
+    failed = domain(hypervisor, state="absent")
+    assert failed.failed and "external snapshot (merge it: virsh blockcommit edge.one vda --active --pivot)" in failed.msg
+    assert {had, taken} <= set(files(hypervisor)) and hypervisor.domain(UID).active
+
+
+def test_one_below_whose_disk_is_what_no_pool_shows_is_redefined_with_what_its_definition_says(hypervisor):
+    base, had, taken = snapshotted(hypervisor, running=False)
+    hypervisor.machine.remove_file(f"{POOL}/{taken}")
+    hypervisor.machine.put_image(f"{POOL}/{taken}", backing_path=f"/srv/elsewhere/{had}", backing_format="qcow2")
+    xml = hypervisor.domain(UID).xml.replace(f"{POOL}/{had}", f"/srv/elsewhere/{had}")
+    hypervisor.define(xml)
+    assert not domain(hypervisor, on_change="report", state="defined", memory="144MiB").changed
+    domain(hypervisor, on_change="redefine", state="defined", memory="144MiB")
+    assert chain(hypervisor) == [had, base]
