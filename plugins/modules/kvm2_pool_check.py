@@ -342,6 +342,27 @@ space:
       sample:
         reserve: 5 % of the capacity
         needed: 40.0 GiB for 10 new disks; 1.0 GiB for the image
+instances:
+  description: The instances on this hypervisor that carry the mark of the fleet O(need.fleet), by their names, wherever they are declared to be.
+  returned: with O(need.fleet)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The name of the instance.
+      returned: always
+      type: str
+      sample: proxy-03
+    uid:
+      description: Its uid.
+      returned: always
+      type: str
+      sample: bdcf2b7e-b780-5ade-85c5-cb0dd262285e
+    state:
+      description: The state of its domain as libvirt has it.
+      returned: always
+      type: str
+      sample: running
 checks:
   description: The outcome of each check.
   returned: always

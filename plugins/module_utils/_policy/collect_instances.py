@@ -51,7 +51,7 @@ def _verdict(domain, parsed, request, now, uids):
         return "unreadable", parsed.why + _repair(domain, request, now)
     not_ours = mark.why_not_ours(domain, parsed)
     if not_ours is not None:
-        return "skipped", not_ours + _repair(domain, request, now)
+        return "skipped", not_ours + ("" if parsed is None and not _has_our_uid(domain) else _repair(domain, request, now))
     if parsed.fleet != request.fleet:
         return "skipped", f"it belongs to the fleet {parsed.fleet}"
     if not _asked_for(parsed, request):
@@ -89,6 +89,12 @@ def _details(domain, parsed):
     return {
         "instance": parsed.name, "uid": parsed.uid, "host": parsed.host, "state": domain.state, "state_reason": domain.reason,
         "base": parsed.base, "created": mark.format_time(parsed.created_at)}
+
+
+def _has_our_uid(domain):
+    """Has it the UUID that follows from its name? One that was never marked only has such a name: it is somebody's own."""
+    named = names.parse_domain_name(domain.name)
+    return named is not None and names.derive_uid(*named) == domain.uuid
 
 
 def _repair(domain, request, now):

@@ -15,6 +15,7 @@ from typing import FrozenSet, Optional, Tuple
 from .._policy import domain_read, domain_xml, mark
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from . import clock, converge, overlay_making, seeds
+from .instances import LIFT_HOLD
 from .undoing import undone_by
 
 
@@ -133,4 +134,4 @@ def _refused(change, kind, cause, hint):
 
 def on_hold(act, instance, reason):
     return Kvm2Error(
-        CONFLICT, act, f"instance {instance.domain}", f"it is on hold: {reason}", "Lift the hold first: kvm2_domain with an empty hold.")
+        CONFLICT, act, f"instance {instance.domain}", f"it is on hold: {reason}", LIFT_HOLD)

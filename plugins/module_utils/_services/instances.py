@@ -12,6 +12,8 @@ from typing import Any, Mapping
 from .._policy import mark, names
 from .._policy.errors import CONFLICT, InvalidInput, Kvm2Error
 
+LIFT_HOLD = 'Lift the hold first: kvm2_domain for this instance with state: defined, on_change: report and hold: "".'
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -63,7 +65,8 @@ def domain_of(instance, domains):
         if why is None and (domain.uuid != instance.uid or domain.name != instance.domain):
             why = "it is another instance of ours"
         if why is not None:
-            hint = "Rename one of them, or give the instance an uid of its own."
+            # An uid of its own helps against a UUID that is taken, another name against a name that is.
+            hint = "Give the instance an uid of its own." if domain is by_uuid else "Rename the instance, or that domain."
             if domain.name == instance.domain and domain.uuid == instance.uid:
                 hint = f"If it is this instance, repair its mark: {mark.repair_command(domain, instance.fleet, instance.name, time.time())}"
             raise Kvm2Error(

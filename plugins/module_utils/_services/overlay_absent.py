@@ -12,7 +12,7 @@ from .._policy import mark, names
 from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import Volume
 from .._policy.plan import Action, Plan
-from .instances import Instance, domain_of
+from .instances import LIFT_HOLD, Instance, domain_of
 from .pools import look_around, usable_pool
 
 
@@ -40,7 +40,7 @@ def _target(instance, inventory, found, pool):
         return Target(instance, problem=error)
     if hold:
         return Target(instance, problem=Kvm2Error(
-            CONFLICT, "delete", f"overlays of {instance.domain}", f"it is on hold: {hold}", "Lift the hold first (kvm2_domain with an empty hold)."))
+            CONFLICT, "delete", f"overlays of {instance.domain}", f"it is on hold: {hold}", LIFT_HOLD))
     free, used = [], []
     for volume in inventory.volumes:
         parsed = names.parse_instance_volume(volume.name)

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 from .._host import host_files, python_libraries
-from .._policy import budget, host_checks, pool_checks, space, space_checks
+from .._policy import budget, host_checks, mark, pool_checks, space, space_checks
 from .._policy.checks import FAIL, WARN, Check, table
 from .._policy.errors import PERMANENT, InvalidInput, Kvm2Error
 from .._policy.host_state import User
@@ -23,10 +23,11 @@ from .service import Service
 
 @dataclass(frozen=True)
 class Seen:
-    """space is None where the pool cannot be used."""
+    """space is None where the pool cannot be used.  instances: what carries the mark of the fleet of `need`, whichever hypervisor it is declared for."""
 
     space: Optional[space.Space]
     checks: Tuple[Check, ...]
+    instances: Tuple[Mapping[str, str], ...] = ()
 
 
 class PoolCheckService(Service):
@@ -76,7 +77,7 @@ class PoolCheckService(Service):
             host_checks.libraries(runtime, self.need.makes_instances), host_checks.limits(hypervisor.daemon_limits()),
             host_checks.guests_service(None if state is None else state.guests),
             host_checks.clocks(self.started, self.controller_time, hypervisor.is_local(), newest, self.max_skew)]
-        return Seen(measured, tuple(found))
+        return Seen(measured, tuple(found), instances_of(self.need.fleet, domains))
 
     def _look_at_pool(self, hypervisor):
         """(model.Pool or None, was it refreshed, Checks of what is wrong with it)."""
@@ -109,6 +110,8 @@ class PoolCheckService(Service):
             if check.status == WARN:
                 self.context.warn(f"{check.message} {check.hint}".rstrip())
         result = {"checks": [check.as_dict() for check in seen.checks], "report": table(seen.checks)}
+        if self.need.fleet is not None:
+            result["instances"] = [dict(one) for one in seen.instances]
         if seen.space is not None:
             result["space"] = seen.space.as_dict()
         if self.params["fail"]:
@@ -117,3 +120,13 @@ class PoolCheckService(Service):
 
     def apply(self, hypervisor, seen, plan):
         return self.predict(seen, plan)
+
+
+def instances_of(fleet, domains):
+    """({name, uid, state}, …) of the domains that carry the mark of this fleet, by name. What cannot be read is not known to be one of them."""
+    found = []
+    for domain in domains if fleet is not None else ():
+        parsed = mark.of_domain(domain)
+        if mark.why_not_ours(domain, parsed) is None and parsed.fleet == fleet:
+            found.append({"name": parsed.name, "uid": domain.uuid, "state": domain.state})
+    return tuple(sorted(found, key=lambda one: one["name"]))

@@ -25,7 +25,11 @@ def usable_pool(hypervisor, name, exclusive):
         known = ", ".join(sorted(other.name for other in hypervisor.pools())) or "none"
         raise Kvm2Error(PERMANENT, "use", obj, f"there is no such pool (there are: {known})", "Define it, or name another one.")
     if not pool.active:
-        raise Kvm2Error(PERMANENT, "use", obj, "it is not active", f"Start it: virsh pool-start {shlex.quote(name)}.")
+        quoted = shlex.quote(name)
+        hint = f"Start it: virsh pool-start {quoted}."
+        if pool.path and hypervisor.is_local() and not local.exists(pool.path):
+            hint = f"Its folder {pool.path} is not there: restore or mount it, then start the pool (virsh pool-start {quoted}), or undefine the pool."
+        raise Kvm2Error(PERMANENT, "use", obj, "it is not active", hint)
     if pool.type not in FILE_POOLS:
         raise Kvm2Error(PERMANENT, "use", obj, f"it is of type {pool.type}", "Use a file-backed pool: dir, fs or netfs.")
     if not exclusive:

@@ -149,6 +149,8 @@ def test_the_repair_makes_the_domain_ours():
 
 def test_a_foreign_domain_is_reported_without_a_repair():
     assert answer(run([domain(None, name="web", uuid=uid())]), "web") == ("skipped", "it carries no mark of this collection")
+    # Nor where it has the name of one of ours, but never was one: an instance that lost its mark has the UUID that follows from its name.
+    assert answer(run([domain(None, name="edge.a", uuid=uid("b"))]), "edge.a") == ("skipped", "it carries no mark of this collection")
 
 
 def test_an_instance_whose_volume_serves_somebody_else_stays():

@@ -177,15 +177,17 @@ def test_a_guest_that_cannot_hear_is_switched_off_without_being_asked(hypervisor
     assert [call.operation for call in hypervisor.writes] == ["destroy"]
 
 
-@pytest.mark.parametrize("xml", [
-    "<domain type='qemu'><name>edge.one</name><memory>65536</memory><os><type>hvm</type></os></domain>",
-    f"<domain type='qemu'><name>other</name><uuid>{UID}</uuid><memory>65536</memory><os><type>hvm</type></os></domain>"])
+@pytest.mark.parametrize(("xml", "hint"), [
+    ("<domain type='qemu'><name>edge.one</name><memory>65536</memory><os><type>hvm</type></os></domain>", "Rename the instance, or that domain."),
+    (f"<domain type='qemu'><name>other</name><uuid>{UID}</uuid><memory>65536</memory><os><type>hvm</type></os></domain>",
+     "Give the instance an uid of its own.")])
 @pytest.mark.parametrize("state", ["running", "absent"])
-def test_a_foreign_domain_is_left_alone(hypervisor, xml, state):
+def test_a_foreign_domain_is_left_alone(hypervisor, xml, hint, state):
     before = hypervisor.define(xml)
     hypervisor.forget_calls()
     failed = domain(hypervisor, state=state)
     assert failed.error["kind"] == "conflict" and before.name in failed.msg and before.uuid in failed.msg
+    assert failed.msg.endswith(f"Nothing was changed. {hint}")
     assert hypervisor.writes == [] and hypervisor.domain(before.uuid) == before
 
 

@@ -7,9 +7,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from lxml import etree
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import filesystem, host_files, python_libraries
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, record
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names, record
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.host_state import GuestsService, HostState, Kvm, Library, Node, Runtime, User
 from ansible_collections.egress.kvm2.plugins.module_utils._services import pools
@@ -68,10 +69,14 @@ def statuses(result, *wanted):
     return {one["name"] for one in result.checks if one["status"] in wanted}
 
 
-def put_domain(hypervisor, name="edge.one", uuid=None, gib=1, vcpus=1, disks=(), start=False):
+def put_domain(hypervisor, name="edge.one", uuid=None, gib=1, vcpus=1, disks=(), start=False, mark_of=None):
     texts = "".join(f"<disk type='file' device='disk'><source file='{path}'/><target dev='vda'/></disk>" for path in disks)
     uuid = uuid or names.derive_uid(*name.split("."))
-    hypervisor.define(DOMAIN.format(name=name, uuid=uuid, gib=gib, vcpus=vcpus, disks=texts))
+    xml = DOMAIN.format(name=name, uuid=uuid, gib=gib, vcpus=vcpus, disks=texts)
+    if mark_of:
+        element = etree.tostring(mark.to_element(mark.Mark(*mark_of, names.derive_uid(*mark_of), 1700000000)), encoding="unicode")
+        xml = xml.replace("<memory", f"<metadata>{element}</metadata><memory", 1)
+    hypervisor.define(xml)
     if start:
         hypervisor.start(uuid)
     hypervisor.forget_calls()
@@ -173,6 +178,25 @@ def test_all_that_is_missing_is_said_at_once(hypervisor):
     for word in ("pdp11", "nowhere", "kvm", "needed"):
         assert word in failed.msg
     assert len(failed.errors) == 1 and json.dumps(failed.checks)
+
+
+def test_a_pool_whose_folder_has_gone_is_not_told_to_be_started(local, monkeypatch):
+    local.machine.pools["default"].active = False
+    monkeypatch.setattr(pools.local, "exists", lambda path: False)
+    assert f"Its folder {POOL} is not there: restore or mount it" in check(local).msg
+    monkeypatch.setattr(pools.local, "exists", lambda path: True)
+    assert "Start it: virsh pool-start default." in check(local).msg
+
+
+def test_instances_with_the_mark_of_the_fleet_are_told(hypervisor):
+    put_domain(hypervisor, "edge.unmarked")
+    for name, start in (("edge.two", True), ("edge.one", False), ("other.one", True)):
+        put_domain(hypervisor, name, start=start, mark_of=tuple(name.split(".")))
+    put_domain(hypervisor, "edge.copy", mark_of=("edge", "three"))
+    done = check(hypervisor, need={"fleet": "edge"})
+    assert done.instances == [
+        {"name": name, "uid": names.derive_uid("edge", name), "state": state} for name, state in (("one", "shutoff"), ("two", "running"))]
+    assert not hasattr(check(hypervisor), "instances")
 
 
 def test_a_pool_that_cannot_be_used_hides_nothing_else(hypervisor):
