@@ -72,7 +72,8 @@ options:
     description:
       - The pools to collect volumes and bases in. By default every active pool of the type C(dir), C(fs) or C(netfs).
       - In a pool on shared storage nothing is collected unless O(exclusive=true), and naming one is an error.
-      - An instance takes its volumes along from whichever pool they are in.
+      - An instance takes its volumes along from whichever pool they are in. These are all whose names carry its uid, also an older overlay
+        that by itself would stay because something that cannot be looked into might use it.
     type: list
     elements: str
   ignore_pools:

@@ -71,8 +71,9 @@ options:
   state:
     description:
       - V(present) makes sure that the base is published.
-      - V(absent) retires the bases of this O(key). The record goes first, and a base that overlays still use stays for them and
-        is reported. Where one of them is in use from the start none is retired, and check mode says so too.
+      - V(absent) retires the bases of this O(key), each with its record first. Where overlays use one of them from the start none is retired,
+        the records stay, and the module fails with a conflict that names the users; check mode says so too. One that comes into use
+        meanwhile stays for its overlays without its record.
     type: str
     choices: [present, absent]
     default: present

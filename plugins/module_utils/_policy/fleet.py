@@ -22,6 +22,7 @@ _ENGINE = "tinyproxy"
 _PREFIX = "proxy"
 # What an entry of networks says of the interface itself.
 _INTERFACE = ("network", "bridge", "model", "vlan", "mtu", "nwfilter", "nwfilter_parameters")
+_NO_UID = "00000000-0000-0000-0000-000000000000"
 _NO_DEVICES = dict.fromkeys(("console_log", "on_crash", "watchdog", "cpu_tuning", "io_tuning", "xml_extra"))
 
 
@@ -45,6 +46,8 @@ def problems(definition):
     for index, item in enumerate(listed):
         path = f"{VARIABLE}.instances[{index}]"
         checks += [(f"{path}.sizing.{key}", _SIZES[key], item["sizing"][key]) for key in ("memory", "disk") if key in item.get("sizing", {})]
+        if item.get("uid") and names.parse_uid(item["uid"]) == _NO_UID:
+            found.append(f"{path}.uid: {shown(item['uid'])}: it stands for no UUID at all. Leave it out to have it derived from the names")
         if item.get("hypervisor") is not None and item["hypervisor"] not in hypervisors:
             found.append(f"{path}.hypervisor: {item['hypervisor']!r} is not among the fleet's hypervisors, {', '.join(hypervisors)}")
     checks += [(f"{path}.allow[{index}]", guest_network.parse_network, text)

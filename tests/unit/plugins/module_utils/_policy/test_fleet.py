@@ -52,6 +52,12 @@ def test_sizing_of_an_instance_overrides_the_fleet_and_the_default():
     assert sizes == [("1GiB", 2, "4GiB"), ("1GiB", 4, "8GiB")]
 
 
+def test_a_uid_of_zeros_is_refused():
+    definition = dict(MINIMAL, instances=[{"name": "a", "uid": "00000000-0000-0000-0000-000000000000"}])
+    (problem,) = problems(definition)
+    assert problem.startswith("kvm2_fleet.instances[0].uid: '00000000-0000-0000-0000-000000000000': it stands for no UUID at all")
+
+
 def test_given_uid_is_written_in_its_canonical_form():
     definition = dict(MINIMAL, instances=[{"name": "a", "uid": "0B0D2F1C-2A4D-5F2E-9C56-2F0C6F2F7F11"}])
     assert normalise(definition)["instances"][0]["uid"] == "0b0d2f1c-2a4d-5f2e-9c56-2f0c6f2f7f11"
