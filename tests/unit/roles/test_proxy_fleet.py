@@ -59,6 +59,7 @@ GOOD = {
         "collected": [{"what": "domain", "name": "edge.proxy-09", "reason": "it is not live"}], "kept": [], "left_alone": [], "unreadable": [],
         "report": ["Fleet edge on hv1: 1 domain would go", "edge.proxy-09: it is not live"]}],
 }
+HERE = {"what": "domain", "name": "edge.proxy-02", "instance": "proxy-02", "state": "running", "state_reason": "", "base": BASE, "reason": "it is live"}
 RETIRED = {"failed": True, "msg": "it was retired meanwhile", "error": {"kind": "transient"}}
 BROKEN = {"failed": True, "msg": "it cannot be", "error": {"kind": "permanent"}}
 
@@ -256,6 +257,34 @@ def test_the_image_is_tried_a_bounded_number_of_times_and_only_where_it_can_help
     assert run.modules("hv1") == ["kvm2_pool_check", *(["kvm2_image"] * tries)]
 
 
+@pytest.mark.parametrize(("answer", "tries"), [
+    (RETIRED, 3), (BROKEN, 1),
+    # Once more would only wait as long once more.
+    (dict(RETIRED, errors=[{"kind": "transient", "act": "start"}, {"kind": "transient", "act": "wait for"}]), 1)])
+def test_the_domains_are_tried_a_bounded_number_of_times_and_only_where_it_can_help(play, answer, tries):
+    run = play(FLEET, {"kvm2_domain": [answer]}, variables={"proxy_fleet_retry_delay": 0})
+    assert run.code != 0
+    assert run.modules("hv1") == ["kvm2_pool_check", "kvm2_image", "kvm2_overlay", *(["kvm2_domain"] * tries)]
+
+
+@pytest.mark.parametrize("playbook", ["provision", "check", "start"])
+def test_an_instance_that_runs_where_it_does_not_belong_stops_the_run_before_anything_is_changed(play, playbook):
+    seen = {"instances": [{"name": "proxy-02", "state": "running"}, {"name": "proxy-09", "state": "running"}]}
+    # To hv2 the same answer says nothing of others: proxy-02 is its own and proxy-09 is nobody's.
+    run = play(FLEET, {"kvm2_pool_check": [seen]}, playbook=playbook, hosts="hv1,hv2")
+    assert run.code != 0
+    assert (run.modules("hv1"), run.modules("hv2")) == (["kvm2_pool_check"], ["kvm2_pool_check"])
+    shown = " ".join(run.output.split())
+    assert "proxy-02 (declared for hv2). Pin each" in shown
+    assert "({name: proxy-02, hypervisor: hv1}), or stop it here (virsh shutdown edge.proxy-02)" in shown
+
+
+def test_a_misplaced_instance_that_is_off_and_those_that_belong_here_stop_nothing(play):
+    run = play(FLEET, {"kvm2_pool_check": [{"instances": [{"name": "proxy-01", "state": "running"}, {"name": "proxy-02", "state": "shutoff"}]}]})
+    assert run.code == 0, run.output
+    assert run.modules("hv1") == STEPS
+
+
 def test_check_mode_reaches_every_module(play):
     run = play(playbook="check")
     assert run.code == 0, run.output
@@ -266,7 +295,9 @@ def test_check_mode_reaches_every_module(play):
 def test_decommissioning_removes_this_hosts_share_and_keeps_the_image(play):
     run = play(playbook="decommission")
     assert run.code == 0, run.output
-    assert run.modules("hv1") == ["kvm2_domain"]
+    assert run.modules("hv1") == ["kvm2_domain", "kvm2_gc"]
+    assert [call["check"] for call in run.calls["hv1"]] == [False, True]
+    assert "these instances of fleet" not in run.output
     given = run.given("hv1", "kvm2_domain")
     assert (given["state"], [one["name"] for one in given["instances"]]) == ("absent", ["proxy-01", "proxy-03"])
 
@@ -274,8 +305,26 @@ def test_decommissioning_removes_this_hosts_share_and_keeps_the_image(play):
 def test_decommissioning_takes_the_image_where_it_is_told_to(play):
     # As -e name=value gives it: text.
     run = play(playbook="decommission", variables={"proxy_fleet_remove_image": "true"})
-    assert run.modules("hv1") == ["kvm2_domain", "kvm2_image"]
+    assert run.modules("hv1") == ["kvm2_domain", "kvm2_image", "kvm2_gc"]
     assert run.given("hv1", "kvm2_image")["state"] == "absent"
+
+
+@pytest.mark.parametrize(("fleet", "names", "modules"), [
+    (FLEET, "proxy-02, proxy-08", ["kvm2_domain", "kvm2_gc"]),
+    (dict(FLEET, hypervisors=["hv2"]), "proxy-01, proxy-02, proxy-08", ["kvm2_gc"])])
+def test_decommissioning_names_what_it_left(play, fleet, names, modules):
+    here = [dict(HERE, instance=name, name=f"edge.{name}") for name in ("proxy-08", "proxy-02", "proxy-01")]
+    seen = dict(GOOD["kvm2_gc"][0], kept=[*here, {"what": "overlay", "name": "o.qcow2"}], left_alone=[{"what": "domain", "name": "web"}])
+    run = play(fleet, {"kvm2_gc": [seen]}, playbook="decommission")
+    assert run.code == 0, run.output
+    assert run.modules("hv1") == modules
+    assert f"since the definition does not have them here: {names}." in " ".join(run.output.split())
+
+
+def test_decommissioning_goes_without_what_was_left(play):
+    run = play(playbook="decommission", answers={"kvm2_gc": [BROKEN]})
+    assert run.code == 0, run.output
+    assert "these instances of fleet" not in run.output
 
 
 def test_collection_knows_every_instance_of_the_definition(play):
@@ -340,9 +389,8 @@ def test_the_time_limit_grows_with_the_instances_unless_it_is_given(play, playbo
 
 
 def test_the_report_is_all_check_mode_and_shows_what_is_there(play):
-    here = {"what": "domain", "name": "edge.proxy-02", "instance": "proxy-02", "state": "running", "state_reason": "", "base": BASE,
-            "reason": "it is live"}
-    run = play(playbook="report", answers={"kvm2_gc": [dict(GOOD["kvm2_gc"][0], kept=[here])]})
+    run = play(playbook="report", answers={
+        "kvm2_gc": [dict(GOOD["kvm2_gc"][0], kept=[HERE])], "kvm2_pool_check": [{"instances": [{"name": "proxy-02", "state": "running"}]}]})
     assert run.code == 0, run.output
     assert run.modules("hv1") == ["kvm2_gc", "kvm2_pool_check", "kvm2_image", "kvm2_overlay", "kvm2_domain"]
     assert all(call["check"] for call in run.calls["hv1"])
