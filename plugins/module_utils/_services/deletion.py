@@ -64,7 +64,7 @@ def obstacles(inventory, found, doomed):
         for user in found.users_of(path):
             if not _is_own_user(user, doomed, mine):
                 listed.append(f"{path} is used by {user}" + (
-                    f", which is the instance's own disk, an external snapshot (merge it: virsh blockcommit {doomed.domain} vda --active --pivot)"
+                    f", which is the instance's own disk, an external snapshot (merge it: virsh blockcommit {doomed.domain} vda --active --shallow --pivot)"
                     if user.path in named else ""))
     for domain in inventory.domains:
         if domain.uuid == doomed.uid:

@@ -571,7 +571,7 @@ def test_a_replacement_of_one_with_a_snapshot_is_made_on_its_base(hypervisor):
 def test_a_removal_of_one_with_a_snapshot_says_how_to_merge_it(hypervisor):
     _base, had, taken = snapshotted(hypervisor)
     failed = domain(hypervisor, state="absent")
-    assert failed.failed and "external snapshot (merge it: virsh blockcommit edge.one vda --active --pivot)" in failed.msg
+    assert failed.failed and "external snapshot (merge it: virsh blockcommit edge.one vda --active --shallow --pivot)" in failed.msg
     assert {had, taken} <= set(files(hypervisor)) and hypervisor.domain(UID).active
 
 
