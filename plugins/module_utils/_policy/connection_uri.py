@@ -20,6 +20,8 @@ _REMOTE = ("ssh", "libssh", "libssh2", "tls", "tcp")
 _EXAMPLES = "Give one such as qemu:///system or qemu+ssh://root@hypervisor/system."
 # Where the daemons of this machine, root's or a user's, have their sockets. One elsewhere may be forwarded, or a container's.
 _SOCKET_FOLDER = re.compile(r"(/var)?/run/(user/\d+/)?libvirt(/.*)?")
+# user:password@ in the place of the host.
+_PASSWORD = re.compile(r"(//[^/?#:@]*):[^/?#]*@")
 _JUMP = re.compile(r"(?:(?P<user>[A-Za-z0-9._][A-Za-z0-9._-]*)@)?(?P<host>[A-Za-z0-9._][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?")
 
 
@@ -41,9 +43,12 @@ class Uri:
 
 def parse(text):
     """The Uri of a text that an operator gave; InvalidInput where libvirt could not use it or would do something else than it says."""
-    obj = f"uri {text!r}"
     if not text.strip():
         raise InvalidInput("uri ''", "it is empty", _EXAMPLES)
+    shown = _PASSWORD.sub(r"\1:…@", text)
+    obj = f"uri {shown!r}"
+    if shown != text:
+        raise InvalidInput(obj, "it has a password in it, which no transport uses and every message would show", "Leave it out; ssh takes a keyfile.")
     try:
         parts = urlsplit(text)
         host, _port = parts.hostname or "", parts.port

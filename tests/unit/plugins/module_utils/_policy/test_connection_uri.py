@@ -119,3 +119,17 @@ def test_the_program_runs_ssh_with_its_options_and_the_jump_host_with_the_same(t
     assert shlex.split(settings["proxycommand"]) == [
         "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=7", "-o", 'UserKnownHostsFile="/etc/ssh/known hosts"', "-p", "2222", "-l", "ops",
         "-i", "/keys/a b", "-W", "[%h]:%p", "fd00::2"]
+
+
+@pytest.mark.parametrize("text", [
+    "qemu+ssh://root:s3cret@hypervisor/system", "qemu+tls://root:s3cret@hypervisor:16514/system?no_verify=1", "foo://root:s3cret@hypervisor/system",
+    "qemu+ssh://:s3cret@hypervisor/system", "qemu+ssh://root:s3c@ret@hypervisor/system"])
+def test_a_password_is_refused_and_not_shown(text):
+    with pytest.raises(InvalidInput) as caught:
+        connection_uri.parse(text)
+    assert "it has a password in it" in caught.value.message and "s3c" not in caught.value.message and "hypervisor" in caught.value.message
+
+
+def test_what_only_looks_like_a_password_is_none():
+    assert connection_uri.parse("qemu+ssh://root@[2001:db8::1]:22/system").host == "2001:db8::1"
+    assert connection_uri.parse("qemu+ssh://hypervisor:22/system?keyfile=/a:b@c").host == "hypervisor"
