@@ -406,10 +406,9 @@ options:
       - V(stopped) defines what is missing and stops what runs, in the way that O(stop) tells.
       - V(defined) defines what is missing and leaves the power state alone.
       - V(absent) stops and deletes the domain together with its overlay, seed, managed save, snapshots, checkpoints, NVRAM, TPM state and console log.
-        An external snapshot, a file of an operator's own over the overlay, is not deleted, so it has to be merged into the overlay first.
         What of these was dropped is said in the actions. Only volumes that carry the instance's C(uid) in their names are deleted; whatever
-        else was attached to the domain stays. Options that describe the present state are allowed and do nothing. What is gone already is a
-        success.
+        else was attached to the domain stays. An external snapshot, a file of an operator's own over the overlay, stays too, so it has to be
+        merged into the overlay first. Options that describe the present state are allowed and do nothing. What is gone already is a success.
       - A deletion that was interrupted is finished first by all states but V(absent), and the instance is then created anew.
     type: str
     choices: [running, stopped, defined, absent]
