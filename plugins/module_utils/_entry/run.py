@@ -150,7 +150,11 @@ def carry_out(service, hypervisor, check):
             seen = service.observe(hypervisor)
             plan = service.plan(seen)
             if check:
-                return plan, service.predict(seen, plan)
+                result = service.predict(seen, plan)
+                # Where something fails, too: what would be done for the rest.
+                for action in plan.actions:
+                    service.context.did(action)
+                return plan, result
             try:
                 return plan, service.apply(hypervisor, seen, plan)
             except StartOver:

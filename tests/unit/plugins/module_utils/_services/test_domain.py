@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host import classify
@@ -628,3 +630,20 @@ def test_what_no_instance_can_have_here_is_said_once(hypervisor):
     failed = domain(hypervisor, instances=[{"name": "one"}, {"name": "two", "memory": "8000TiB"}], **NOWHERE)
     assert [error["object"] for error in failed.errors] == [f"hypervisor {LOCAL}"] and hypervisor.writes == []
     assert "There is no network nowhere" in failed.msg and "7.8 PiB are needed" in failed.msg
+
+
+@pytest.mark.parametrize("given", [{"state": "absent"}, {"memory": "144MiB", "on_change": "redefine"}])
+def test_check_mode_tells_what_is_done_for_the_others_where_one_fails(hypervisor, given):
+    both = [{"name": "one"}, {"name": "two"}]
+    overlay(hypervisor, instances=both)
+    domain(hypervisor, instances=both)
+    found = hypervisor.domain(names.derive_uid("edge", "two"))
+    hypervisor.define(re.sub("<metadata>.*</metadata>", "", found.xml, flags=re.DOTALL))
+    hypervisor.destroy(found.uuid)
+    before = files(hypervisor)
+    predicted = domain(hypervisor, check=True, instances=both, **given)
+    assert files(hypervisor) == before
+    done = domain(hypervisor, instances=both, **given)
+    assert predicted.failed and done.failed and predicted.changed and done.changed
+    assert [error["item"] for error in predicted.errors] == [error["item"] for error in done.errors] == ["two"]
+    assert sorted(acts(predicted)) == sorted(acts(done)) != []
