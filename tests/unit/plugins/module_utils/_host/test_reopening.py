@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import threading
@@ -30,6 +31,12 @@ def once_in_a_process():
     deadline = Deadline(600, "test:///default", leave=lambda text: None)
     LibvirtHypervisor("test:///default", deadline).close()
     deadline.cancel()
+
+
+@pytest.fixture(autouse=True)
+def fresh_driver():
+    """The test driver is one for all connections of the process: what a caught error of an earlier test still holds would keep its state."""
+    gc.collect()
 
 
 @pytest.fixture
