@@ -17,6 +17,7 @@ options:
     description:
       - The libvirt URI of the hypervisor, such as V(qemu:///system), V(qemu:///session), V(qemu+unix:///system?socket=/run/libvirt/libvirt-sock),
         V(qemu+ssh://root@hypervisor:22/system?keyfile=/root/.ssh/kvm2), V(qemu+tls://hypervisor/system) or V(qemu+tcp://127.0.0.1/system).
+      - TCP is neither encrypted nor authenticated, so it goes to the loopback only, such as the end of a tunnel; any other host is refused.
       - Nothing ever asks a question. Where ssh would ask for a password or about a host key, the module fails and says so.
       - A URI that names no host, such as V(qemu:///system), is local. The module then sees the pool's files and its figures and guarantees
         are better for it. A role therefore runs the modules on the hypervisor. With C(socket) it is local only where the socket lies below

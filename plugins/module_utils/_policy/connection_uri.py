@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import posixpath
 import re
@@ -66,7 +67,25 @@ def parse(text):
         raise InvalidInput(obj, "a socket of this machine has no host", f"Leave the host out, or use qemu+ssh://{host}{parts.path}.")
     if transport != "unix" and not host:
         raise InvalidInput(obj, f"the transport {transport} needs a host", _EXAMPLES)
+    if transport == "tcp" and not _is_loopback(host):
+        raise InvalidInput(
+            obj, "TCP is neither encrypted nor authenticated, so whoever is on the way could do anything there",
+            f"Use {_authority(parts, 'ssh')} or {_authority(parts, 'tls')}; TCP goes to 127.0.0.1, [::1] or localhost only, such as a tunnel's end.")
     return Uri(text, transport, host)
+
+
+def _is_loopback(host):
+    """Without looking a name up: what that says may change."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _authority(parts, transport):
+    """The same hypervisor's URI over another transport."""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"qemu+{transport}://{host}{parts.path}"
 
 
 def parameters(text):

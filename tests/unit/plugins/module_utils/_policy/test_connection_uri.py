@@ -26,6 +26,10 @@ from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import 
     ("qemu://hv1/system", "tls", "hv1"),
     ("qemu+tls://hv1:16514/system?pkipath=/etc/pki/kvm2", "tls", "hv1"),
     ("qemu+tcp://127.0.0.1/system", "tcp", "127.0.0.1"),
+    ("qemu+tcp://127.9.0.1:16509/session", "tcp", "127.9.0.1"),
+    ("qemu+tcp://[::1]:16509/system", "tcp", "::1"),
+    ("qemu+tcp://LocalHost/system", "tcp", "localhost"),
+    ("qemu+tcp://hv1.localhost/system", "tcp", "hv1.localhost"),
 ])
 def test_uris(text, transport, host):
     uri = connection_uri.parse(text)
@@ -61,6 +65,12 @@ def test_a_socket_elsewhere_may_lead_to_another_machine(socket, is_local):
     ("qemu+ssh://hv1", "its path is ''"),
     ("qemu+ssh:///system", "needs a host"),
     ("qemu+tcp:///system", "needs a host"),
+    ("qemu+tcp://hv1/system", "neither encrypted nor authenticated"),
+    ("qemu+tcp://root@192.0.2.1:16509/system", "neither encrypted nor authenticated"),
+    ("qemu+tcp://[fd00::1]/system", "neither encrypted nor authenticated"),
+    ("qemu+tcp://0.0.0.0/system", "neither encrypted nor authenticated"),
+    ("qemu+tcp://localhost.example.com/system", "neither encrypted nor authenticated"),
+    ("qemu+tcp://127.0.0.1.example.com/system", "neither encrypted nor authenticated"),
     ("qemu+unix://hv1/system", "has no host"),
     ("qemu+ssh://hv1:port/system", "Port could not be cast"),
     ("qemu+ssh://[hv1/system", "Invalid IPv6 URL"),
@@ -69,6 +79,13 @@ def test_what_libvirt_would_take_for_something_else_is_refused(text, cause):
     with pytest.raises(InvalidInput) as caught:
         connection_uri.parse(text)
     assert cause in caught.value.message and repr(text.strip()) in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["hv1", "[fd00::1]"])
+def test_over_a_network_the_ways_that_are_safe_are_named(host):
+    with pytest.raises(InvalidInput) as caught:
+        connection_uri.parse(f"qemu+tcp://{host}:16509/system")
+    assert f"qemu+ssh://{host}/system" in caught.value.hint and f"qemu+tls://{host}/system" in caught.value.hint
 
 
 @pytest.mark.parametrize("text, command, expected", [
