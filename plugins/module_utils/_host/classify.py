@@ -42,6 +42,7 @@ MISSING = {NO_DOMAIN, NO_NETWORK, NO_STORAGE_POOL, NO_STORAGE_VOL}
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _CANNOT = "The host cannot run such a domain, perhaps for its machine type; kvm2_pool_check tells what it can."
+_LOG = "See the daemon's log on the hypervisor: journalctl -u libvirtd -u virtqemud."
 RIGHTS = "Run as root or as a member of the libvirt group, or see the daemon's access control."
 
 
@@ -62,7 +63,7 @@ def classify(operation, code, os_error=0):
         return per_operation[code]
     if code in MISSING:
         return CONFLICT, "It was removed while this ran; run again."
-    return PERMANENT, ""
+    return PERMANENT, _LOG
 
 
 # What passes by itself within moments: libvirt has refused the call before it did anything, whichever it was. It has no codes of their own for
@@ -84,7 +85,7 @@ _TABLE = {
         STORAGE_VOL_EXIST: (CONFLICT, "A volume of that name exists already."),
         OPERATION_INVALID: (CONFLICT, "A file that libvirt does not know is in the way, or the pool is not active."),
         INTERNAL_ERROR: (TRANSIENT, "Try again."),
-        SYSTEM_ERROR: (PERMANENT, "See the daemon's log on the hypervisor."),
+        SYSTEM_ERROR: (PERMANENT, _LOG),
     },
     "delete-volume": {
         OPERATION_INVALID: (TRANSIENT, "The volume is still being made; try again."),
@@ -96,10 +97,14 @@ _TABLE = {
     },
     "upload": {
         OPERATION_INVALID: (TRANSIENT, "The volume is still being made; try again."),
+        # A stream that the daemon gave up, whatever for.
+        OPERATION_FAILED: (TRANSIENT, "Try again."),
         SYSTEM_ERROR: (TRANSIENT, "Try again."),
     },
     "download": {
         OPERATION_INVALID: (TRANSIENT, "The volume is still being made; try again."),
+        # A stream that the daemon gave up, whatever for.
+        OPERATION_FAILED: (TRANSIENT, "Try again."),
         SYSTEM_ERROR: (TRANSIENT, "Try again."),
     },
     "define": {
