@@ -13,10 +13,12 @@ import signal
 import threading
 
 from .._policy.errors import TRANSIENT, Kvm2Error
-from .ending import EndedEarly, leave, plain_failure
+from .ending import EndedEarly, before_last_word, leave, plain_failure
 
 # A step that does not come to its end within this time after the controller went is cut off, which the protocols stand.
 GRACE = 30
+# Seconds between two empty lines for the reader of standard output.
+KNOCK = 15
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 _GONE = "the controller that asked for it has gone"
 
@@ -28,13 +30,17 @@ class ControllerGone(EndedEarly):
 class ControllerWatch:
     """A thread that waits for the reader of standard output to go away, and for signals that ask the process to end.
 
+    Each `knock` seconds it writes an empty line, which Ansible passes over in front of a result. Where all of Ansible's processes were killed, their
+    ssh client lives on and keeps the session, and notices only by something to hand on that there is nobody to take it.
+
     step() is called before each step on the hypervisor, and raises ControllerGone once: the cleaning up that follows needs further steps.
     check() raises a Kvm2Error each time, for loops and threads that have nothing to clean up themselves. `grace` seconds after the controller
     went, `leave` is called with describe(Kvm2Error) as JSON where the work has not ended by then; it has to end the process.
     """
 
-    def __init__(self, leave=leave, grace=GRACE, descriptor=1, describe=plain_failure):
+    def __init__(self, leave=leave, grace=GRACE, descriptor=1, describe=plain_failure, knock=KNOCK):
         self._leave, self._grace, self._descriptor, self._describe = leave, grace, descriptor, describe
+        self._knock_each = knock * 1000
         self._gone, self._done = threading.Event(), threading.Event()
         self._why = _GONE
         self._told = False
@@ -75,7 +81,9 @@ class ControllerWatch:
         poll.register(self._signals.descriptor, select.POLLIN)
         try:
             while not self._done.is_set() and not self.gone:
-                found = dict(poll.poll())
+                found = dict(poll.poll(self._knock_each))
+                if not found:
+                    before_last_word(self._knock)
                 name = self._signals.read() if self._signals.descriptor in found else None
                 if name is not None:
                     self._why = f"this process was asked to end ({name})"
@@ -85,10 +93,19 @@ class ControllerWatch:
                 elif self._descriptor in found:
                     # Not open at all: there is nobody to go away.
                     poll.unregister(self._descriptor)
+                    self._knock_each = None
             if not self._done.wait(self._grace if self.gone else None):
                 self._leave(json.dumps(dict(self._describe(self.error()), failed=True)))
         finally:
             os.close(self._wake)
+
+    def _knock(self):
+        # A terminal may be held up; whoever tells the result waits for this to return.
+        if select.select([], [self._descriptor], [], 0)[1]:
+            try:
+                os.write(self._descriptor, b"\n")
+            except OSError:
+                self._gone.set()
 
 
 class _Signals:

@@ -37,6 +37,16 @@ def take_last_word():
     _LAST_WORD.acquire()
 
 
+def before_last_word(act):
+    """What act() returns, or None where a thread tells the result already. None begins to tell it meanwhile."""
+    if not _LAST_WORD.acquire(blocking=False):
+        return None
+    try:
+        return act()
+    finally:
+        _LAST_WORD.release()
+
+
 def end_now(data=b"", code=1):
     """End this process and all that it has started at once, after writing data for whoever reads its output.
 

@@ -15,7 +15,7 @@ from bounded import call, quiet
 from forwarder import Forwarder, Place, once, unix_listener
 from table import ADDRESSES, DOWNLOAD, POOL_XML, UPLOAD, chosen
 
-CREATE_VOLUME, DELETE_VOLUME, CREATE_DOMAIN, DESTROY, UNDEFINE, METADATA, DEFINE = 93, 94, 196, 12, 231, 264, 350
+CREATE_VOLUME, DELETE_VOLUME, CREATE_DOMAIN, DESTROY, UNDEFINE, METADATA, DEFINE = 93, 94, 9, 12, 231, 264, 350
 
 # Places of each protocol: the name of the step, and where the daemon is dealt with. "call" is before it gets the call, "reply" after it did it.
 PROTOCOLS = {
@@ -137,6 +137,7 @@ def main():
     try:
         ground.guest("keeper", base)
         for protocol in chosen(sys.argv[1], PROTOCOLS):
+            ground.measure()
             for step in PROTOCOLS[protocol]:
                 for what in chosen(sys.argv[2], WHATS):
                     number += 1

@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from ansible_collections.egress.kvm2.plugins.module_utils._host import ending
 from ansible_collections.egress.kvm2.plugins.module_utils._host.controller import ControllerWatch
 
 PROGRAM = """
@@ -22,7 +25,7 @@ import sys, threading
 sys.path[:0] = {path!r}
 from ansible_collections.egress.kvm2.plugins.module_utils._host.controller import ControllerGone, ControllerWatch
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
-watch = ControllerWatch(grace={grace})
+watch = ControllerWatch(grace={grace}, knock={knock})
 print("ready", flush=True)
 {work}
 """
@@ -52,8 +55,8 @@ lock.acquire()
 """
 
 
-def start(work, grace, **how):
-    program = PROGRAM.format(path=sys.path, grace=grace, work=work)
+def start(work, grace, knock=60, **how):
+    program = PROGRAM.format(path=sys.path, grace=grace, knock=knock, work=work)
     return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **how)
 
 
@@ -129,9 +132,87 @@ def test_with_its_reader_there_nothing_happens(tmp_path, kind):
         writer = 200
     left = []
     before = threading.active_count()
-    watch = ControllerWatch(left.append, grace=0, descriptor=writer)
+    watch = ControllerWatch(left.append, grace=0, descriptor=writer, knock=0.02)
+    if kind == "pipe":
+        assert os.read(reader, 1) + os.read(reader, 1) == b"\n\n"
+    if kind == "file":
+        while not os.path.getsize(tmp_path / "out"):
+            threading.Event().wait(0.01)
     watch.step()
     watch.check()
     watch.cancel()
     assert not watch.gone and left == [] and threading.active_count() == before
     os.close(reader)
+
+
+HANDS_ON = """
+import os, sys
+while True:
+    data = os.read(0, 1)
+    os.write(1, data)
+"""
+
+
+def test_a_reader_behind_one_that_only_hands_on_is_noticed_too():
+    # As the ssh client of an Ansible whose processes were all killed.
+    with subprocess.Popen([sys.executable, "-c", HANDS_ON], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as between:
+        with start(STEPS, 60, stdout=between.stdin, knock=0.1) as process:
+            between.stdin.close()
+            assert between.stdout.readline() == b"ready\n"
+            between.stdout.close()
+            said = process.stderr.read()
+            assert (process.wait(30), said) == (0, "transient transient transient")
+
+
+def test_a_reader_whose_end_only_a_write_shows_is_noticed_too():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        watch = ControllerWatch(lambda text: None, grace=60, descriptor=theirs.fileno(), knock=0.02)
+        assert ours.recv(1) == b"\n"
+        # As an sshd of which the session is not a pipe.
+        ours.shutdown(socket.SHUT_RD)
+        assert watch._gone.wait(30)
+        watch.cancel()
+
+
+def test_nothing_is_written_into_a_result():
+    reader, writer = os.pipe()
+    told, go_on = threading.Event(), threading.Event()
+
+    def tell():
+        ending.before_last_word(lambda: (told.set(), go_on.wait(30)))
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    assert told.wait(30)
+    watch = ControllerWatch(lambda text: None, grace=60, descriptor=writer, knock=0.01)
+    try:
+        assert not select.select([reader], [], [], 0.3)[0]
+        go_on.set()
+        assert os.read(reader, 1) == b"\n"
+    finally:
+        go_on.set()
+        teller.join()
+        watch.cancel()
+        os.close(reader)
+        os.close(writer)
+
+
+def test_one_that_cannot_be_written_to_at_the_moment_holds_nobody_up():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, bytes(65536))
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    watch = ControllerWatch(lambda text: None, grace=60, descriptor=writer, knock=0.01)
+    for _time in range(20):
+        threading.Event().wait(0.01)
+        # The result could be told.
+        assert ending._LAST_WORD.acquire(timeout=5)
+        ending._LAST_WORD.release()
+    watch.cancel()
+    assert not watch.gone
+    os.close(reader)
+    os.close(writer)
