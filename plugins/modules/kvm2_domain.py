@@ -439,6 +439,10 @@ options:
         description:
           - Where addresses are read from. V(lease) asks the DHCP server of a libvirt network, V(agent) the guest's agent, V(arp) the
             hypervisor's neighbour table. V(auto) asks those that can know.
+          - The neighbour table tells IPv4 addresses only, and only of guests that the hypervisor itself has talked to. Where the module runs on
+            the hypervisor, the kernel's own table is read beside libvirt's answer, since libvirt reads no more than the first 50 or so
+            neighbours, and libvirt 9.0 none at all under a recent kernel such as Linux 6.18 (C(wrong nlmsg len)). Over a remote O(uri)
+            libvirt's answer is all there is; use V(agent) there.
         type: str
         choices: [auto, lease, agent, arp]
         default: auto

@@ -20,6 +20,8 @@ from . import storage, storage_worker
 
 KVM_GET_API_VERSION, KVM_API_VERSION = 0xAE00, 12
 _IFF_UP = 1
+# A neighbour whose hardware address is known.
+_ATF_COM = 2
 _GUESTS_SETTINGS = ("etc/default/libvirt-guests", "etc/sysconfig/libvirt-guests", "etc/conf.d/libvirt-guests")
 _GUESTS_SCRIPTS = ("usr/lib/libvirt/libvirt-guests.sh", "usr/libexec/libvirt-guests.sh", "usr/lib64/libvirt/libvirt-guests.sh")
 
@@ -67,6 +69,16 @@ def bridges(root="/"):
 def vlan_filtering(root="/"):
     """{name: does it filter VLANs} of the network bridges of this machine. A kernel that cannot has no such setting."""
     return {name: read(root, f"sys/class/net/{name}/bridge/vlan_filtering") == "1" for name in bridges(root)}
+
+
+def neighbours(root="/"):
+    """{MAC address in lower case: its IPv4 addresses} of this machine's neighbour table, without those that do not answer."""
+    found = {}
+    for line in (read(root, "proc/net/arp") or "").splitlines()[1:]:
+        fields = line.split()
+        if len(fields) >= 4 and int(fields[2], 16) & _ATF_COM:
+            found.setdefault(fields[3].lower(), []).append(fields[0])
+    return found
 
 
 def kvm(root="/"):

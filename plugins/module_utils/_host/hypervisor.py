@@ -161,6 +161,10 @@ class Hypervisor(ABC):
         """Addresses of a running guest, as model.Address. source: lease, agent or arp. Unknown yet is an empty tuple."""
 
     @abstractmethod
+    def why_no_addresses(self, uuid, source):
+        """Why libvirt cannot tell the addresses of a guest from that source, in its own words; empty where it can, also where it knows none."""
+
+    @abstractmethod
     def leases(self):
         """{(MAC address in lower case, address): when it runs out, in seconds since the epoch of the DHCP server's machine, 0 for never} of the leases
         of all networks that have not run out. A network that cannot tell has none."""

@@ -9,12 +9,11 @@ import threading
 import time
 
 from .._policy.errors import TRANSIENT, Kvm2Error
-from .._policy.model import STATES, Address, Domain
-from . import classify, console_log, convert
+from .._policy.model import STATES, Domain
+from . import classify, convert
 from .libvirt_connection import Connection, libvirt
 from .reopening import reads, writes
 
-_SOURCES = {"lease": 0, "agent": 1, "arp": 2}
 # States that only a guest with a process is in: running, blocked, paused, shutting down, asleep.
 _ACTIVE = (1, 2, 3, 4, 7)
 # Seconds that QEMU may take to tell that a guest is awake, and between two looks.
@@ -266,65 +265,6 @@ class DomainCalls(Connection):
         self._call(
             "resize-disk", "grow the disk of", f"domain {handle.name()}", handle.blockResize, path, capacity,
             libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
-
-    @reads
-    def addresses(self, uuid, source):
-        interfaces = self._interfaces(uuid, source) or {}
-        return tuple(
-            Address(mac=interface.get("hwaddr") or "", address=entry["addr"], prefix=int(entry.get("prefix") or 0), source=source)
-            for interface in interfaces.values() for entry in interface.get("addrs") or ())
-
-    def _interfaces(self, uuid, source):
-        """libvirt's answer, None where there is none: no guest, no agent yet, or no such source for this guest."""
-        handle = self._domain(uuid)
-        if handle is None:
-            return None
-        self._step()
-        try:
-            return handle.interfaceAddresses(_SOURCES[source], 0) or {}
-        except libvirt.libvirtError as error:
-            if self._is_lost():
-                raise self._error("read", "read the addresses of", f"domain {uuid}", error) from error
-            return None
-
-    @reads
-    def leases(self):
-        found, obj = {}, f"leases of {self.uri}"
-        # A daemon without networks has no driver for them.
-        for network in self._find(
-                classify.NO_SUPPORT, "read", obj, self._conn.listAllNetworks, libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE) or ():
-            self._step()
-            try:
-                leases = network.DHCPLeases()
-            except libvirt.libvirtError as error:
-                if self._is_lost():
-                    raise self._error("read", "read", obj, error) from error
-                continue
-            found.update({(lease["mac"].lower(), lease["ipaddr"]): int(lease["expirytime"] or 0) for lease in leases})
-        return found
-
-    @reads
-    def agent_answers(self, uuid):
-        # An agent may know of no interface, and one that forbids this question is taken for none.
-        return self._interfaces(uuid, "agent") is not None
-
-    @writes
-    def bound_agent(self, uuid, seconds):
-        try:
-            # No step of the work: a bound is taken back also where the work has to end.
-            self._conn.lookupByUUIDString(uuid).agentSetResponseTimeout(seconds)
-        except libvirt.libvirtError as error:
-            if self._is_lost():
-                raise self._error("read", "bound the agent of", f"domain {uuid}", error) from error
-
-    def console_tail(self, path, length):
-        return console_log.tail(path, length) if self.is_local() else None
-
-    def removes_console_logs(self):
-        return self.is_local() and console_log.removable()
-
-    def delete_console_log(self, path):
-        return self.is_local() and console_log.remove(path)
 
     @reads
     def nwfilters(self):

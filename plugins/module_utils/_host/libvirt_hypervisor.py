@@ -9,12 +9,12 @@ from .._policy.model import HostFacts
 from . import convert, filesystem
 from .hypervisor import Hypervisor
 from .libvirt_connection import libvirt
-from .libvirt_domains import DomainCalls
+from .libvirt_guests import GuestCalls
 from .libvirt_storage import StorageCalls
 from .reopening import reads, writes
 
 
-class LibvirtHypervisor(StorageCalls, DomainCalls, Hypervisor):
+class LibvirtHypervisor(StorageCalls, GuestCalls, Hypervisor):
     """One connection to one libvirt daemon. run_command, as AnsibleModule has it, is needed where backing chains are to be followed.
 
     journal: journal.Journal that is told of every destructive step, from whichever module it comes. step() is called before each call to the

@@ -158,9 +158,10 @@ def _reported(hypervisor, uuid, guest, source):
     found = [
         entry.address + ("" if renewed else " (of before its start)")
         for entry, renewed in _told(hypervisor, uuid, source, guest.former) if entry.mac.lower() in ours]
-    if found or source != "agent":
-        return ", ".join(found) or "none"
-    return "none" if hypervisor.agent_answers(uuid) else "it does not answer"
+    if not found and source == "agent":
+        return "none" if hypervisor.agent_answers(uuid) else "it does not answer"
+    why = "" if found else hypervisor.why_no_addresses(uuid, source)
+    return ", ".join(found) or (f"libvirt cannot tell ({why})" if why else "none")
 
 
 def state_text(domain):

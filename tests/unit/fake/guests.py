@@ -272,6 +272,10 @@ class Guests:
         return tuple(Address(mac, address, 24, source) for mac, address in zip(macs, state.guest.addresses, strict=False))
 
     @recorded
+    def why_no_addresses(self, uuid, source):
+        return self.machine.guest.unreadable.get(source, "")
+
+    @recorded
     def leases(self):
         return dict(self.machine.leases)
 

@@ -79,7 +79,7 @@ class Guest:
     """How a domain's guest behaves. addresses: texts like 192.168.122.10; asked `polls` times before it has them.
 
     stops: "at once", "never", or after how many reads of its state.  agent: (interface's MAC or None for its first one, address) of what its agent
-    reports, None where it has no agent.  arp: the same of the neighbour table.
+    reports, None where it has no agent.  arp: the same of the neighbour table.  unreadable: {source: why libvirt cannot tell of it}.
     """
 
     addresses: tuple = ()
@@ -88,6 +88,7 @@ class Guest:
     writes: bool = True
     agent: Optional[tuple] = None
     arp: tuple = ()
+    unreadable: dict = field(default_factory=dict)
 
 
 @dataclass

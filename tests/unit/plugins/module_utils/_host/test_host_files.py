@@ -35,6 +35,17 @@ def test_settings_as_a_shell_reads_them():
     assert host_files.settings(None) == {}
 
 
+def test_neighbours_whose_hardware_address_is_known(machine):
+    machine("proc/net/arp", """IP address       HW type     Flags       HW address            Mask     Device
+10.89.36.1       0x1         0x2         26:C7:87:ff:cb:e4     *        eth0
+192.168.122.7    0x1         0x6         52:54:00:12:34:56     *        virbr0
+192.168.122.8    0x1         0x0         00:00:00:00:00:00     *        virbr0
+192.168.122.9    0x1         0x2         52:54:00:12:34:56     *        virbr0
+""")
+    assert host_files.neighbours(machine.root) == {"26:c7:87:ff:cb:e4": ["10.89.36.1"], "52:54:00:12:34:56": ["192.168.122.7", "192.168.122.9"]}
+    assert host_files.neighbours(f"{machine.root}/nowhere") == {}
+
+
 def test_bridges_and_whether_they_are_up(machine):
     for name, flags in (("br0", "0x1003"), ("br1", "0x1002"), ("eth0", "0x1003")):
         machine(f"sys/class/net/{name}/flags", flags + "\n")

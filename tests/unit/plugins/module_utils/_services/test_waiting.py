@@ -75,6 +75,12 @@ def test_no_address_in_time_says_what_was_seen(hypervisor, given, family, seen):
     assert failed.instances[0]["primary_address"] is None
 
 
+def test_a_source_that_libvirt_cannot_read_is_told_as_such(hypervisor):
+    guest(hypervisor, unreadable={"arp": "internal error: wrong nlmsg len"})
+    failed = domain(hypervisor, wait=wait_for("address", source="arp"))
+    assert f"{names.mac_address(UID, 0)}: arp: libvirt cannot tell (internal error: wrong nlmsg len); its agent" in failed.msg
+
+
 # -- leases of an earlier life
 
 LEASED = (names.mac_address(UID, 0), "10.0.0.1")
