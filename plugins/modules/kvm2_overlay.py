@@ -64,8 +64,11 @@ options:
   state:
     description:
       - V(present) makes sure that the overlays are there.
-      - V(absent) deletes the overlays of these instances in O(pool) that nothing uses, whatever their age. One that is in use stays and is a
-        failure that names its user. Those of an instance on hold stay. A disk that somebody detached from its domain is one that nothing uses.
+      - V(absent) deletes the overlays of these instances in O(pool), whatever their age. One that something else uses stays and is a failure that
+        names its user.
+      - Those of an instance that has a domain all stay, and it fails with a conflict, since a disk may be detached from its domain for a moment only.
+        M(egress.kvm2.kvm2_domain) with O(egress.kvm2.kvm2_domain#module:state=absent) deletes an instance with its overlays, and
+        M(egress.kvm2.kvm2_gc) those that an instance has no use for any more. Only a domain whose deletion was declared does not count.
     type: str
     choices: [present, absent]
     default: present

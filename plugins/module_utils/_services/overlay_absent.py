@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kvm2_overlay with state absent: the overlays of instances that nothing references go, whatever their age."""
+"""kvm2_overlay with state absent: the overlays of instances without a domain go, whatever their age. Where there is a domain, even one that names
+none of them may have it detached for a moment only."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .._policy import mark, names
 from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import Volume
 from .._policy.plan import Action, Plan
-from .instances import LIFT_HOLD, Instance, domain_of
+from .instances import LIFT_HOLD, Instance, domain_of, is_being_deleted
 from .pools import look_around, usable_pool
 
 
@@ -41,6 +42,10 @@ def _target(instance, inventory, found, pool):
     if hold:
         return Target(instance, problem=Kvm2Error(
             CONFLICT, "delete", f"overlays of {instance.domain}", f"it is on hold: {hold}", LIFT_HOLD))
+    if domain is not None and not is_being_deleted(domain):
+        return Target(instance, problem=Kvm2Error(
+            CONFLICT, "delete", f"overlays of {instance.domain}", f"domain {domain.name} is there, and may need them also where it names none of them",
+            "kvm2_domain with state absent deletes an instance with its overlays, kvm2_gc those that an instance has no use for any more."))
     free, used = [], []
     for volume in inventory.volumes:
         parsed = names.parse_instance_volume(volume.name)

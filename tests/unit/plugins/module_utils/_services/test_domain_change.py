@@ -481,16 +481,40 @@ def test_present_over_a_declared_deletion_takes_the_overlay_made_for_it(hypervis
 # -- overlays on their own
 
 
-def test_unreferenced_overlays_go_at_any_age_and_used_ones_stay(hypervisor, newer):
-    made = domain(hypervisor).instances[0]
-    prepared(hypervisor, newer)
+def detach(hypervisor, live):
+    """The overlay is no disk of the definition any more, and of the running guest neither where `live`."""
+    state = hypervisor.machine.domain_state("edge.one")
+    for which in ("config", "live") if live else ("config",):
+        tree = parse(getattr(state, which))
+        tree.find("devices").remove(domain_read.find_disk(tree, "overlay"))
+        setattr(state, which, etree.tostring(tree, encoding="unicode"))
+
+
+# What the domain is like, and whether its overlays may go.
+@pytest.mark.parametrize(("how", "goes"), [
+    ("none", True), ("running", False), ("stopped", False), ("detached", False), ("detached for good", False), ("another overlay", False),
+    ("deletion declared", False), ("deletion declared and detached", True)])
+def test_overlays_of_an_instance_with_a_domain_stay(hypervisor, newer, how, goes):
+    if how == "none":
+        overlay(hypervisor)
+    else:
+        domain(hypervisor, state="stopped" if how == "stopped" else "running")
+    if "detached" in how:
+        detach(hypervisor, live=how != "detached")
+    if "declared" in how:
+        hypervisor.set_metadata(UID, mark.PREFIX, mark.URI, mark.to_metadata(mark.Mark("edge", "one", UID, 1.7e9, deleting=1.8e9)))
+    if how == "another overlay":
+        prepared(hypervisor, newer)
     overlay(hypervisor, instances=[{"name": "two"}])
-    both = [{"name": "one"}, {"name": "two"}]
+    before, both = [name for name in files(hypervisor) if "edge.one-" in name], [{"name": "one"}, {"name": "two"}]
     would = run_module("overlay", hypervisor, check=True, fleet="edge", state="absent", instances=both)
-    failed = run_module("overlay", hypervisor, fleet="edge", state="absent", instances=both)
-    assert [error["item"] for error in failed.errors] == ["one"] and made["overlay"] in failed.msg and "domain edge.one" in failed.msg
-    assert would.failed and [one["status"] for one in failed.overlays] == ["absent"] and len(failed.actions) == 2
-    assert own(hypervisor) == sorted((made["overlay"], made["seed"]))
+    done = run_module("overlay", hypervisor, fleet="edge", state="absent", instances=both)
+    assert would.failed == done.failed == (not goes) and would.actions == done.actions
+    assert [one["name"] for one in done.overlays] == (["one", "two"] if goes else ["two"])
+    assert [name for name in files(hypervisor) if "edge.one-" in name] == ([name for name in before if not name.endswith(".qcow2")] if goes else before)
+    if not goes:
+        assert [(error["item"], error["kind"]) for error in done.errors] == [("one", "conflict")]
+        assert "domain edge.one" in done.msg and ("is in use" if "declared" in how else "kvm2_domain with state absent") in done.msg
     assert not run_module("overlay", hypervisor, fleet="edge", state="absent", instances=[{"name": "two"}]).changed
 
 
@@ -504,7 +528,7 @@ def test_an_overlay_that_comes_into_use_stays_or_is_reported(hypervisor):
             domain(rival)
     hypervisor.hook("domains", use)
     failed = overlay(hypervisor, state="absent")
-    assert failed.error["kind"] == "conflict" and "came to use it" in failed.msg and rival.domain(UID).active and len(own(hypervisor)) == 2
+    assert failed.error["kind"] == "conflict" and "domain edge.one is there" in failed.msg and rival.domain(UID).active and len(own(hypervisor)) == 2
     late = FakeHypervisor(hypervisor.machine, uri=LOCAL)
     domain(rival, state="absent")
     overlay(hypervisor)
