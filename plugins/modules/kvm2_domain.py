@@ -494,6 +494,14 @@ options:
     type: str
     default: "1"
   hold:
+  max_requests:
+    description:
+      - For how many instances the daemon is asked at the same time to start a guest or to store a seed, from 1 to 64. With 1 it is asked for one after
+        the other.
+      - It works on as many requests of one client as its C(max_client_requests) tells, 5 by default; more of them wait there.
+      - The result does not depend on it. Waits for guests that start or stop always overlap.
+    type: int
+    default: 4
     description:
       - Why the instances must not be restarted, replaced, removed or collected. It is written into the mark, and is the reason that all of
         these are refused with. An empty text lifts the hold; without this option it stays as it is.
@@ -916,6 +924,7 @@ ARGUMENTS = {
     "on_change": {"type": "str", "choices": ["report", "redefine", "restart", "replace"], "default": "redefine"},
     "max_parallel": {"type": "str", "default": "1"},
     "hold": {"type": "str"},
+    "max_requests": {"type": "int", "default": 4},
     **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True, console_log=True),
 }
 

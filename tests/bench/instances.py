@@ -1,9 +1,10 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long it takes to define instances, to look at them again where nothing has changed, and to remove them, and how many calls of libvirt.
+"""How long it takes to define instances, to look at them again where nothing has changed, and to remove them, and how many calls of libvirt. A few are
+started too, one after the other and four at a time.
 
-python -m tests.bench.instances [NUMBER…]; make bench does it too. None of them is started. It runs on the nested hypervisor hv1, which is started
+python -m tests.bench.instances [NUMBER…]; make bench does it too. It runs on the nested hypervisor hv1, which is started
 where it does not run.
 """
 
@@ -30,11 +31,13 @@ def measure(hypervisors, numbers=NUMBERS, on="hv1"):
 
 
 def main(arguments):
-    print("\ninstances, defined and not started (linear: as much for each instance of many as of few):")
-    print("instances  step            seconds  ms per instance  libvirt calls per instance", flush=True)
+    print("\ninstances (linear: as much for each instance of many as of few):")
+    print("instances  step                 seconds  ms per instance  libvirt calls per instance", flush=True)
     for number, steps in measure(start("hv1"), [int(text) for text in arguments] or NUMBERS).items():
         for step, (seconds, calls, _changed) in steps.items():
-            print(f"{number:9}  {step:14}  {seconds:7.2f}  {1000 * seconds / number:15.1f}  {calls / number:26.1f}")
+            print(f"{number:9}  {step:19}  {seconds:7.2f}  {1000 * seconds / number:15.1f}  {calls / number:26.1f}")
+        if "start, 4 at a time" in steps:
+            print(f"starts, 4 at a time against one after the other: {steps['start, 4 at a time'][0] / steps['start, 1 at a time'][0]:.2f}", flush=True)
 
 
 if __name__ == "__main__":

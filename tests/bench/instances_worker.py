@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, egress.kvm2 contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs on a hypervisor: instances_worker.py NUMBER… defines so many instances, looks at them again and removes them, with the services of kvm2_overlay
-and kvm2_domain, and prints as JSON for each number and step the seconds and the calls of libvirt."""
+"""Runs on a hypervisor: instances_worker.py NUMBER… defines so many instances, looks at them again, starts a few and removes them, with the services of
+kvm2_overlay and kvm2_domain, and prints as JSON for each number and step the seconds and the calls of libvirt."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from ansible_collections.egress.kvm2.tests.unit import running
 
 URI, POOL, FOLDER, FLEET = "qemu:///system", "instbench", "/srv/instbench", "instbench"
 LONGEST = 3600
+# More would fill the memory of a small machine.
+STARTED = 10
 DOMAIN = {"memory": "64MiB", "networks": [{"network": "default"}], "virt_type": "qemu"}
 
 
@@ -47,6 +49,10 @@ def measure(hypervisor, counts, base, number):
     step("define", "domain", state="defined", **DOMAIN)
     step("overlays again", "overlay", base=base)
     step("define again", "domain", state="defined", **DOMAIN)
+    if number <= STARTED:
+        for at_once in (1, 4):
+            step(f"start, {at_once} at a time", "domain", max_requests=at_once, wait={"for": "none"}, **DOMAIN)
+            module(hypervisor, "domain", fleet=FLEET, instances=instances, state="stopped", stop={"mode": "force"}, **DOMAIN)
     step("remove", "domain", state="absent")
     return found
 

@@ -38,11 +38,12 @@ def service_of(module):
     return getattr(found, SERVICES[module])
 
 
-def run_module(module, hypervisor, check=False, clock=None, **given):
+def run_module(module, hypervisor, check=False, clock=None, check_stop=None, **given):
     """Run a module; returns the result as a namespace with `failed` and `warnings` besides what the module returns."""
     warnings = []
     nonce = (lambda: names.PREDICTED_NONCE) if check else (lambda: f"{next(_count):06x}")
     context = Context(nonce=nonce, warn=warnings.append, clock=clock or (lambda: hypervisor.machine.now))
+    context.check_stop = check_stop or context.check_stop
     if check:
         context.pool_time = pool_clock.newest_seen
     result = {}

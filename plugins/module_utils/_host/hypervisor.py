@@ -33,6 +33,11 @@ class Hypervisor(ABC):
     def close(self):
         """Close the connection, within some seconds whatever the peer does."""
 
+    @abstractmethod
+    def overlap(self, jobs, at_once, check_stop):
+        """Call the functions, at most `at_once` of them at the same time and each from any thread: what each came to, in their order, as None or the
+        Kvm2Error that it raised. check_stop() is called before each; what it raises is raised here."""
+
     # -- the host
 
     @abstractmethod

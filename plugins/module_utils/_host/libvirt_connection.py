@@ -12,7 +12,7 @@ import traceback
 
 from .._policy import connection_uri
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
-from . import classify, ssh_command
+from . import classify, overlapping, ssh_command
 from .classify_open import classify_open
 from .line import Line
 from .reopening import Closed, are_of_one_machine
@@ -56,6 +56,7 @@ class Connection:
         self._conn = self._failed = None
         self._reopenings = REOPENINGS
         self._reviving = threading.Lock()
+        self._is_shared = False
         self._loop = _EventLoop.join()
         try:
             self._connect()
@@ -85,9 +86,25 @@ class Connection:
         with self._reviving:
             return self._revive()
 
+    @contextlib.contextmanager
+    def used_by_several(self):
+        """Inside, several threads may call at the same time, and the connection is not opened anew under them. Gives a function that tells whether it
+        is there still."""
+        self.revive()
+        self._is_shared = True
+        try:
+            yield lambda: not self._is_lost()
+        finally:
+            self._is_shared = False
+
+    def overlap(self, jobs, at_once, check_stop):
+        return overlapping.run(self, jobs, at_once, check_stop)
+
     def _revive(self):
         if self._failed is not None:
             raise self._failed
+        if self._is_shared:
+            return False
         if not self._ended.is_set() and not self._is_lost():
             return False
         if not self._reopenings or self._deadline.passed is not None:

@@ -143,7 +143,7 @@ class DomainService(DomainSteps):
         self._each([target for target in others if target.there], lambda target: self._converge(hypervisor, plan, target))
         self._stop(hypervisor, plan, others)
         leases = looks.once(hypervisor.leases)
-        self._each(others, lambda target: self._power_on(hypervisor, plan, target, leases))
+        self._each_overlapping(hypervisor, others, lambda target: self._power_on(hypervisor, plan, target, leases))
         self._wait(hypervisor, others)
         self._roll(hypervisor, plan, rolled, before)
         return self._result(hypervisor, seen, plan)
@@ -175,12 +175,12 @@ class DomainService(DomainSteps):
             self._check_given(target)
         # A run that ends in the middle takes back what it made for those whose turn did not come.
         with undone_by(*(lambda one=target: change.undo(hypervisor, self._changes[one.instance.uid]) for target in targets)):
-            self._each(targets, lambda target: change.make(hypervisor, *moved(target)))
+            self._each_overlapping(hypervisor, targets, lambda target: change.make(hypervisor, *moved(target)))
             self._each_looking(hypervisor, targets, lambda target, look: change.prepare(hypervisor, *moved(target), look, self.context.clock))
             self._stop(hypervisor, plan, targets)
             self._each_looking(hypervisor, targets, lambda target, look: change.switch(hypervisor, *moved(target), look, self.context.clock))
         leases = looks.once(hypervisor.leases)
-        self._each(targets, lambda target: self._start_changed(hypervisor, plan, target, leases))
+        self._each_overlapping(hypervisor, targets, lambda target: self._start_changed(hypervisor, plan, target, leases))
         self._wait(hypervisor, [target for target in targets if self._changes[target.instance.uid].starts])
 
     def _check_given(self, target):

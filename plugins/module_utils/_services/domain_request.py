@@ -15,6 +15,9 @@ from . import holds
 from .instances import parse_instances
 from .service import Service
 
+# Threads of one module; libvirt works on 5 requests of a client at once unless told otherwise.
+MAX_REQUESTS = 64
+
 
 class DomainRequest(Service):
     """wanted, sources and holds are by uid, and empty with state absent."""
@@ -29,6 +32,7 @@ class DomainRequest(Service):
         self.stop_timeout = parse_duration(params["stop"]["timeout"], "stop.timeout")
         self.wait_timeout = parse_duration(params["wait"]["timeout"], "wait.timeout")
         self.at_once = self._at_once(params["max_parallel"])
+        self.max_requests = _max_requests(params["max_requests"])
         self.wanted: Dict[str, specification.Wanted] = {}
         self.sources, self.holds = {}, {}
         if self.state != "absent":
@@ -57,3 +61,9 @@ class DomainRequest(Service):
         if not number:
             raise InvalidInput(f"max_parallel {text!r}", "nothing could ever be changed", "Give 1 or more, or a percentage.")
         return int(number) if kind == "count" else max(1, int(len(self.instances) * number / 100))
+
+
+def _max_requests(number):
+    if not 1 <= number <= MAX_REQUESTS:
+        raise InvalidInput(f"max_requests {number}", f"it is not from 1 to {MAX_REQUESTS}", "More than libvirt's max_client_requests only wait in the daemon.")
+    return number

@@ -21,6 +21,18 @@ class DomainSteps(DomainResult):
             if self._went_well(target):
                 self.context.guard(target.instance.name, lambda one=target: step(one))
 
+    def _each_overlapping(self, hypervisor, targets, step):
+        """The same for some of them at a time, as max_requests tells; what comes of it does not depend on which one is ready first."""
+        good, before = [target for target in targets if self._went_well(target)], len(self.context.done)
+        try:
+            outcome = hypervisor.overlap([lambda one=target: step(one) for target in good], self.max_requests, self.context.check_stop)
+        finally:
+            place = {target.instance.name: number for number, target in enumerate(good)}
+            self.context.done[before:] = sorted(self.context.done[before:], key=lambda action: place[action.instance])
+        for target, error in zip(good, outcome):
+            if error is not None:
+                self.context.failed(target.instance.name, error)
+
     def _each_looking(self, hypervisor, targets, step):
         """The same with a shared look around, which is no older than what all of a group have done before."""
         for some in looks.groups(targets):
@@ -56,7 +68,7 @@ class DomainSteps(DomainResult):
             made = {}
             # Those of a run that ends in the middle.
             with undone_by(*(lambda uid=target.instance.uid, seeds=made: self._drop_seed(hypervisor, uid, seeds) for target in some)):
-                self._each(some, lambda target, seeds=made: self._make_seed(hypervisor, plan, target, seeds))
+                self._each_overlapping(hypervisor, some, lambda target, seeds=made: self._make_seed(hypervisor, plan, target, seeds))
                 self._each_looking(hypervisor, some, lambda target, look, seeds=made: self._define(hypervisor, plan, target, seeds, look))
 
     def _drop_seed(self, hypervisor, uid, made):

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 from ansible_collections.egress.kvm2.plugins.module_utils._host.hypervisor import Hypervisor
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.host_state import Limits
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.model import HostFacts, Network
 
@@ -33,6 +34,17 @@ class FakeHypervisor(Recorder, Storage, Guests, Hypervisor):
 
     def close(self):
         self.closed = True
+
+    def overlap(self, jobs, at_once, check_stop):
+        """One after the other, the last one first where several may go on at the same time: nothing may depend on the order."""
+        outcome = [None] * len(jobs)
+        for number in range(len(jobs)) if at_once == 1 else reversed(range(len(jobs))):
+            check_stop()
+            try:
+                jobs[number]()
+            except Kvm2Error as error:
+                outcome[number] = error
+        return outcome
 
     def is_local(self):
         return not urlsplit(self.uri).hostname

@@ -328,6 +328,7 @@ def test_one_bad_instance_does_not_stop_the_others(hypervisor):
     ({"networks": None}, "not given"),
     ({"networks": [{"network": "default", "mac": "01:00:00:00:00:00"}]}, "MAC"), ({"user_data": "hello"}, "cloud-init would ignore"),
     ({"meta_data": "instance-id: x"}, "instance-id"), ({"hold": " "}, "blank"),
+    ({"max_requests": 0}, "max_requests 0: it is not from 1 to 64"), ({"max_requests": 65}, "max_requests 65"),
     ({"max_parallel": "0"}, "max_parallel"), ({"max_parallel": "few"}, "max_parallel"),
     ({"wait": {"for": "address", "timeout": "soon"}}, "wait.timeout"),
     ({"networks": [{"bridge": "br0"}], "wait": {"for": "address", "source": "lease"}}, "no leases"),
