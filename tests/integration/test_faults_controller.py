@@ -72,7 +72,7 @@ def test_the_result_of_a_long_wait_is_read_as_any_other(hv1, tmp_path, mode, tas
         assert time.monotonic() - began > LONG
     result = json.loads((tmp_path / "result").read_text(encoding="utf-8"))
     assert result["failed"] and f"no answer within {LONG} s" in result["msg"] and result["error"]["kind"] == "transient", result
-    assert not {"module_stdout", "exception", "warnings"} & set(result), result
+    assert not {"module_stdout", "warnings"} & set(result), result
     assert "junk" not in done.stdout and "deserialization" not in done.stdout
 
 
