@@ -8,8 +8,9 @@ from __future__ import annotations
 from .._policy.errors import PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from . import storage, streaming
 
-# What libvirt's protocol takes in one message, so that each block read is one block sent.
-BLOCK = 262120
+# What is read at once, and sent in one message: less than libvirt's protocol takes, since whole pages that stay in the processor's cache go through its
+# daemon in half the time.
+BLOCK = 131072
 
 
 class Source:

@@ -113,6 +113,34 @@ def hash_on(descriptor, most):
     return done, _HASHED[descriptor].hexdigest()
 
 
+def hash_written(descriptor, most, behind):
+    """hash_on, but no further than so many bytes before the next hole: for a file that something fills."""
+    at = os.lseek(descriptor, 0, os.SEEK_CUR)
+    hole = os.lseek(descriptor, at, os.SEEK_HOLE)
+    os.lseek(descriptor, at, os.SEEK_SET)
+    return hash_on(descriptor, max(0, min(most, hole - behind - at)))
+
+
+def open_unwritten(path):
+    """(descriptor, does the filesystem tell that nothing is written to it yet) of a file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # What was read of it, or would be read ahead, counts as written.
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        told = os.lseek(descriptor, 0, os.SEEK_HOLE) == 0
+        if told:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    except OSError:
+        told = False
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor, told
+
+
+def is_same(path, descriptor):
+    """Is an open file still the one of that path?"""
+    return os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(descriptor))
+
+
 def open_regular(path):
     """(descriptor, bytes) of a regular file, None for anything else."""
     # A named pipe would block the opening.
@@ -198,7 +226,7 @@ def _program(name):
 FUNCTIONS = {
     function.__name__: function for function in (
         realpath, realpaths, exists, readable, lexists, device, statvfs, node, look_at_all, open_file, fdatasync, fsync, fsync_folder, hash_on,
-        open_regular, send, nameless, removed, write, is_beside, room, run)}
+        hash_written, open_unwritten, is_same, open_regular, send, nameless, removed, write, is_beside, room, run)}
 
 
 def answer(request):

@@ -18,6 +18,8 @@ class Content:
 
     length and info (qcow2.ImageInfo) are known once it is entered. blocks() gives the content once; after it (where the image was spooled:
     before it as well) fetched is "<algorithm>:<hex>" of what was fetched, and check() raises where that is not what was asked for.
+    Where `wanted` is not None, it is the hex sha256 that what is stored has to have, and blocks(hashed=False) leaves it to whoever reads that back
+    to see it: check_stored() has to be called then, in the place of check().
     """
 
     def __init__(self, options, checksum, pool_path, context):
@@ -29,11 +31,13 @@ class Content:
         self._digest = hashlib.new(checksum.algorithm if checksum else "sha256")
         self._stored = hashlib.sha256()
         self._last = LastSector()
+        # What is updated with what blocks() gives.
+        self._digests = (self._stored,)
         self._source = self._ahead = self._spooled = self._blocks = None
         limit = options.max_virtual_size
         # So many bytes a compressed image may be fetched for whose server tells no length; None: without a limit.
         self._most_packed = None if limit is None else qcow2.longest(limit, snapshots=1)
-        self.length = self.info = None
+        self.length = self.info = self.wanted = self._seen = None
 
     def __enter__(self):
         self._source = open_source(self._options)
@@ -67,17 +71,17 @@ class Content:
 
     @property
     def fetched(self):
-        return f"{self._digest.name}:{self._digest.hexdigest()}"
+        return f"{self._digest.name}:{self._seen or self._digest.hexdigest()}"
 
     @property
     def stored(self):
         """Hex sha256 of what blocks() has given."""
-        return self._stored.hexdigest()
+        return self._seen or self._stored.hexdigest()
 
     def _prepare(self):
         fetching = transfer.watched(
             self._source.blocks(), self._source.length, "fetch", self._context.progress, self._context.check_stop)
-        head, blocks = transfer.take_head(transfer.hashing(fetching, self._digest), qcow2.HEAD)
+        head, blocks = transfer.take_head(fetching, qcow2.HEAD)
         kind = image_kinds.compression(head)
         if kind is None and self._source.length is not None:
             self.length = self._source.length
@@ -86,8 +90,10 @@ class Content:
             if self._digest.name == self._stored.name:
                 # What is fetched is what is stored: hashed once.
                 self._stored = self._digest
+                self.wanted = self._checksum.digest if self._checksum else None
+            self._digests = tuple({self._digest, self._stored})
             return
-        blocks = self._ahead = transfer.prefetch(blocks)
+        blocks = self._ahead = transfer.prefetch(transfer.hashing(blocks, self._digest))
         if kind is not None:
             if self._source.length is None:
                 blocks = self._within(blocks, lambda: self._most_packed, "no image that is allowed needs more", "")
@@ -128,17 +134,23 @@ class Content:
                     self.name, f"it goes on after {limit} bytes, and {why}", f"Look at what is sent there, it may have no end{remedy}.")
             yield block
 
-    def blocks(self):
-        digests = () if self._stored is self._digest else (self._stored,)
-        return transfer.hashing(self._blocks, self._last, *digests)
+    def blocks(self, hashed=True):
+        return transfer.hashing(self._blocks, self._last, *(self._digests if hashed else ()))
 
     def check(self):
         """Raise where another digest was asked for."""
         if self._checksum is not None and self._digest.hexdigest() != self._checksum.digest:
-            raise Kvm2Error(
-                PERMANENT, "import", self.name,
-                f"its {self._digest.name} is {self._digest.hexdigest()} but {self._checksum.digest} was asked for",
-                "Correct checksum, or find out who changed the image.")
+            raise self._mismatch(self._digest.hexdigest(), "Correct checksum, or find out who changed the image.")
+
+    def check_stored(self, found):
+        """Raise where another digest was asked for than that of what was stored, a hex sha256."""
+        self._seen = found
+        if found != self.wanted:
+            raise self._mismatch(
+                found, "Correct checksum, or find out who changed the image. It was read back from the pool: where nobody did, check the pool's storage.")
+
+    def _mismatch(self, found, hint):
+        return Kvm2Error(PERMANENT, "import", self.name, f"its {self._digest.name} is {found} but {self._checksum.digest} was asked for", hint)
 
     def check_end(self):
         """Raise where the end of what was read shows that it is no raw image."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from .._host import local, streaming
+from .._host import beside, local, streaming
 from .._policy import record, volume_xml
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import bases, transfer
@@ -83,19 +83,27 @@ class Importer:
         # A file that is not seen gets its holes in the stream, where that is safe; over a remote URI check_sparse() has seen to it.
         streamed = options.sparse and not seen and (not self._local or _survives_full_disk(hypervisor.host().libvirt_version))
         with contextlib.ExitStack() as stack:
-            syncer = stack.enter_context(local.Syncer(made.path, self._context.check_stop)) if seen else None
-            blocks = stack.enter_context(contextlib.closing(transfer.prefetch(content.blocks())))
+            syncer = stack.enter_context(beside.Syncer(made.path, self._context.check_stop)) if seen else None
+            # Holes that are dug afterwards would not be seen by what has read it before.
+            hasher = None
+            if seen and options.verify != "never" and not options.sparse:
+                hasher = stack.enter_context(beside.Hasher(made.path, self._context.check_stop))
+            # Where the pool's bytes have to have a digest that is known, they are hashed as they are read back, and nowhere else.
+            hashed = hasher is None or content.wanted is None
+            blocks = stack.enter_context(contextlib.closing(transfer.prefetch(content.blocks(hashed))))
             hypervisor.upload(pool, str(name), blocks, content.length, sparse=streamed)
-            content.check()
+            if hashed:
+                content.check()
             content.check_end()
-            did("fetch")
             if options.sparse and not streamed:
                 self._dig(made.path, seen)
-            if syncer is not None:
-                syncer.finish()
+            for one in (syncer, hasher):
+                if one is not None:
+                    one.finish()
             volume = self._look(name, content)
             if options.verify != "never":
-                read_back(hypervisor, volume, content.length, content.stored, self._context, seen)
+                self._verify(volume, content, hashed, hasher, seen)
+            did("fetch")
             if syncer is not None:
                 syncer.wait()
         if syncer is None:
@@ -103,6 +111,20 @@ class Importer:
             self._context.warn(
                 f"The base {name} in pool {pool} could not be made durable over {hypervisor.uri}{why}. After a power cut check it with verify: always.")
         return volume, syncer is not None
+
+    def _verify(self, volume, content, hashed, hasher, seen):
+        """Raise where the pool does not hold what it should. hasher: the beside.Hasher that has read it behind the upload, or None."""
+        found, wanted = None, content.stored if hashed else content.wanted
+        if hasher is not None:
+            hasher.wait(lambda: self._context.progress(hasher.done, content.length, "verify"))
+            found = hasher.digest
+        if found != wanted:
+            # Nobody has read it yet, or too early: only now it is known to be all there.
+            found = digest_in_pool(self._hypervisor, volume, content.length, self._context, seen)
+        if hashed:
+            check_digest(volume, found, wanted)
+        else:
+            content.check_stored(found)
 
     def _dig(self, path, seen):
         problem = self._hypervisor.dig_holes(path) if seen else _NOT_SEEN
@@ -158,15 +180,21 @@ def _survives_full_disk(version):
 
 def read_back(hypervisor, volume, length, digest, context, local_file):
     """Raise where what the pool holds as that model.Volume has another sha256 than `digest`. local_file: can this process read the file itself?"""
-    name, pool = volume.name, volume.pool
+    check_digest(volume, digest_in_pool(hypervisor, volume, length, context, local_file), digest)
+
+
+def digest_in_pool(hypervisor, volume, length, context, local_file):
+    """Hex sha256 of what the pool holds as that model.Volume; the rest as for read_back."""
     if local_file:
         # Through the daemon each byte would be copied four times more.
-        found = streaming.sha256(volume.path, lambda done: context.progress(done, length, "verify"), context.check_stop)
-    else:
-        blocks = transfer.watched(hypervisor.download(pool, name, 0, length), length, "verify", context.progress, context.check_stop)
-        with contextlib.closing(transfer.prefetch(blocks)) as ahead:
-            found = transfer.digest_of(ahead)
+        return streaming.sha256(volume.path, lambda done: context.progress(done, length, "verify"), context.check_stop)
+    blocks = transfer.watched(hypervisor.download(volume.pool, volume.name, 0, length), length, "verify", context.progress, context.check_stop)
+    with contextlib.closing(transfer.prefetch(blocks)) as ahead:
+        return transfer.digest_of(ahead)
+
+
+def check_digest(volume, found, digest):
     if found != digest:
         raise Kvm2Error(
-            PERMANENT, "verify", f"base {name} in pool {pool}", f"its sha256 is {found} and not {digest}",
+            PERMANENT, "verify", f"base {volume.name} in pool {volume.pool}", f"its sha256 is {found} and not {digest}",
             "The pool's storage gave back other bytes than were sent; do not use this base. Remove its record to have it fetched again.")

@@ -21,7 +21,7 @@ import sys
 import threading
 
 # Of what the helper is asked: what is done once or in order in each run, and not by the clock.
-ASKED = ("fsync", "fsync_folder", "hash_on")
+ASKED = ("fsync", "fsync_folder", "hash_on", "is_same")
 SYNCS = ("fsync", "fdatasync", "posix_fallocate", "ftruncate", "link", "rename", "replace")
 
 

@@ -9,7 +9,7 @@ import re
 
 # Calls that only look, or belong to a connection that dies with the process anyway.
 READING = re.compile(
-    r"(open|helper\.hash_on|vir\w+\.(\w*[lL]ookup\w*|list\w*|get\w*|is\w+|has\w+|XMLDesc|name|path|info|UUID\w*|ID|OSType|state|metadata"
+    r"(open|helper\.hash_on|helper\.is_same|vir\w+\.(\w*[lL]ookup\w*|list\w*|get\w*|is\w+|has\w+|XMLDesc|name|path|info|UUID\w*|ID|OSType|state|metadata"
     r"|snapshotNum|managedSaveGetXMLDesc|interfaceAddresses|autostart|refresh|download|newStream|connect|setKeepAlive|register\w*|unregister\w*|close)) ")
 
 

@@ -4,153 +4,18 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 
 import pytest
 
-from ansible_collections.egress.kvm2.plugins.module_utils._host import ending, holes, local, storage, storage_worker
+from ansible_collections.egress.kvm2.plugins.module_utils._host import holes, local, storage, storage_worker
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import Kvm2Error
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    monkeypatch.setattr(local.Syncer, "INTERVAL", 0.01)
+def path(tmp_path):
     path = tmp_path / "volume"
     path.write_bytes(b"x")
     return str(path)
-
-
-class Recorded:
-    """Stands for a worker: counts what it is asked, and fails with `error` at the function of that name."""
-
-    def __init__(self, name=None, error=None):
-        self.asked, self._name, self._error = [], name, error
-        self.called = threading.Semaphore(0)
-
-    def ask(self, patience, name, *arguments):
-        self.asked.append(name)
-        if name == "fdatasync":
-            self.called.release()
-        if name == self._name:
-            raise self._error
-        return 5
-
-    def close(self):
-        self.asked.append("close")
-
-
-@pytest.fixture
-def worker(monkeypatch):
-    def make(*how):
-        made = Recorded(*how)
-        monkeypatch.setattr(local.storage, "start", lambda: made)
-        return made
-    return make
-
-
-def test_it_syncs_meanwhile_and_at_the_end(path, worker):
-    made = worker()
-    with local.Syncer(path) as syncer:
-        assert made.called.acquire(timeout=10) and made.called.acquire(timeout=10)
-        syncer.finish()
-        syncer.wait()
-    assert made.asked[0] == "open_file" and made.asked[-3:] == ["fsync", "fsync_folder", "close"] and made.asked.count("fsync") == 1
-
-
-def test_a_real_file_is_synced_by_a_process_that_is_gone_afterwards(path):
-    before = set(ending.children())
-    with local.Syncer(path) as syncer:
-        assert len(set(ending.children()) - before) == 1
-        syncer.finish()
-        syncer.wait()
-    assert set(ending.children()) <= before
-
-
-def test_left_early_it_does_not_sync_all(path, worker):
-    made = worker()
-    with pytest.raises(ValueError), local.Syncer(path):
-        raise ValueError
-    assert "fsync" not in made.asked and made.asked[-1] == "close"
-    assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
-
-
-@pytest.fixture
-def stuck(tmp_path, monkeypatch):
-    """stuck(name): the worker's function of that name never returns; the Event that is set once it is asked for."""
-    pipe = str(tmp_path / "stuck")
-    os.mkfifo(pipe)
-    monkeypatch.setattr(local, "LEFT_PATIENCE", 0.2)
-
-    def make(what):
-        asked = threading.Event()
-
-        class Stuck(storage.Worker):
-            def ask(self, patience, name, *arguments):
-                if name != what:
-                    return super().ask(patience, name, *arguments)
-                asked.set()
-                # Nobody writes to the pipe, so opening it never returns.
-                return super().ask(patience, "open_file", pipe)
-        monkeypatch.setattr(storage, "start", Stuck)
-        return asked
-    return make
-
-
-@pytest.fixture
-def nothing_left():
-    """What a Syncer takes is given back."""
-    before = len(os.listdir("/proc/self/fd")), set(ending.children())
-    yield
-    assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
-    assert (len(os.listdir("/proc/self/fd")), set(ending.children())) == before
-
-
-def test_left_early_it_does_not_wait_for_storage_that_hangs(path, stuck, nothing_left):
-    asked = stuck("fdatasync")
-    with pytest.raises(ValueError), local.Syncer(path):
-        assert asked.wait(30)
-        raise ValueError
-
-
-@pytest.mark.parametrize("name", ["fsync", "fsync_folder"])
-def test_left_in_the_last_sync_it_does_not_wait_for_that(path, stuck, nothing_left, name):
-    asked, begun = stuck(name), time.monotonic()
-    with pytest.raises(ValueError), local.Syncer(path, patience=60) as syncer:
-        syncer.finish()
-        assert asked.wait(30)
-        raise ValueError
-    assert time.monotonic() < begun + 40
-
-
-def test_a_stop_ends_the_wait_for_the_last_sync(path, stuck, nothing_left, monkeypatch):
-    def stop():
-        raise Kvm2Error("transient", "go on with", "the work", "it was asked to end")
-    monkeypatch.setattr(storage, "LOOK", 0.05)
-    stuck("fsync")
-    with pytest.raises(Kvm2Error, match="asked to end"), local.Syncer(path, stop, patience=60) as syncer:
-        syncer.finish()
-        syncer.wait()
-
-
-@pytest.mark.parametrize("name", ["fdatasync", "fsync"])
-@pytest.mark.parametrize("error, message", [(OSError(5, "Input/output error"), "Input/output error"), (storage.NoAnswer(), "no answer within")])
-def test_an_error_of_any_sync_is_told(path, worker, name, error, message):
-    made = worker(name, error)
-    with local.Syncer(path) as syncer:
-        if name == "fdatasync":
-            assert made.called.acquire(timeout=10)
-        syncer.finish()
-        with pytest.raises(Kvm2Error, match=message) as caught:
-            syncer.wait()
-    assert caught.value.kind == "transient" and path in caught.value.message
-
-
-def test_a_file_that_is_not_there_leaves_no_process(path):
-    before = set(ending.children())
-    with pytest.raises(Kvm2Error, match="No such file"):
-        local.Syncer(path + ".gone")
-    assert set(ending.children()) <= before
 
 
 @pytest.mark.parametrize("closed", ["volume", "", None])

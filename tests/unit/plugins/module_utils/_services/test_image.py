@@ -7,6 +7,7 @@ import hashlib
 
 import pytest
 
+from ansible_collections.egress.kvm2.plugins.module_utils._host import local
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import model, names, record
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import TRANSIENT, Kvm2Error
 from ansible_collections.egress.kvm2.plugins.module_utils._services import image_import, service
@@ -243,3 +244,81 @@ def test_what_the_pool_holds_is_read_where_its_files_are(tmp_path, stored):
         with pytest.raises(Kvm2Error, match=r"Failed to verify base base\.raw in pool default: its sha256 is"):
             image_import.read_back(*arguments)
     assert told == [(len(stored), len(stored), "verify")]
+
+
+class Beside:
+    """Stands for what works on the file beside the upload. digest: what it has read, as a function of what the pool holds by then."""
+
+    def __init__(self, read):
+        self._read, self.done, self.digest = read, 0, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_problem):
+        pass
+
+    def finish(self):
+        self.digest = self._read()
+
+    def wait(self, *_tell):
+        pass
+
+
+def sees_files(monkeypatch, hypervisor, behind):
+    """The module runs where the pool's files are. behind(digest): what is found behind the upload of a file with that digest."""
+    def digest_of(path):
+        return hashlib.sha256(bytes(hypervisor.machine.file(path).read(0, 10 ** 9))).hexdigest()
+    monkeypatch.setattr(local, "exists", lambda _path: True)
+    monkeypatch.setattr(local, "readable", lambda _path: True)
+    monkeypatch.setattr(image_import.beside, "Syncer", lambda path, _check_stop: Beside(lambda: None))
+    monkeypatch.setattr(image_import.beside, "Hasher", lambda path, _check_stop: Beside(lambda: behind(digest_of(path))))
+    whole = []
+    monkeypatch.setattr(image_import.streaming, "sha256", lambda path, _tell, _check_stop: whole.append(path) or digest_of(path))
+    return whole
+
+
+BEHIND = {"right": lambda found: found, "read too early": lambda _found: "0" * 64, "of another file": lambda _found: None}
+
+
+@pytest.mark.parametrize("pinned", ["sha256", "sha512", None])
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_what_is_read_behind_the_upload_counts_where_it_is_right(image, monkeypatch, pinned, behind, spoilt):
+    hypervisor = FakeHypervisor(uri="qemu:///system")
+    whole = sees_files(monkeypatch, hypervisor, BEHIND[behind])
+
+    def spoil(pool, name, *rest):
+        if spoilt and name.endswith(".qcow2"):
+            hypervisor.machine.file(f"{POOL}/{name}").data[-1] ^= 1
+    hypervisor.hook("upload", spoil, when="after", nth=1)
+    with open(image, "rb") as handle:
+        checksum = None if pinned is None else f"{pinned}:{hashlib.new(pinned, handle.read()).hexdigest()}"
+    done = run_module("image", hypervisor, key="micro", src=image, checksum=checksum)
+    # A file is read once more before it is refused, and before it is believed without the right digest.
+    assert len(whole) == (1 if spoilt or behind != "right" else 0)
+    assert done.failed == spoilt and bool(published(hypervisor)) != spoilt
+    if spoilt:
+        assert done.error["kind"] == "permanent" and not [one for one in files(hypervisor) if one.startswith("kvm2-")]
+        # Where only what is stored is hashed, it is not known who changed it. A file is pinned by its own sha256.
+        assert ("gave back other bytes" if pinned == "sha512" else "check the pool's storage") in done.msg
+    else:
+        assert done.image["digest"] == f"sha256:{digest(image)}" and done.image["durable"]
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_a_wrong_checksum_is_told_where_only_what_is_stored_is_hashed(image, monkeypatch, behind):
+    hypervisor = FakeHypervisor(uri="qemu:///system")
+    sees_files(monkeypatch, hypervisor, BEHIND[behind])
+    failed = run_module("image", hypervisor, key="micro", src=image, checksum="sha256:" + "1" * 64)
+    assert failed.failed and failed.error["kind"] == "permanent" and f"its sha256 is {digest(image)} but {'1' * 64} was asked for" in failed.msg
+    assert not failed.changed and not [one for one in files(hypervisor) if one.startswith("kvm2-")]
+
+
+def test_nothing_is_read_back_where_that_is_turned_off_and_the_source_is_hashed_then(image, monkeypatch):
+    hypervisor = FakeHypervisor(uri="qemu:///system")
+    whole = sees_files(monkeypatch, hypervisor, BEHIND["of another file"])
+    failed = run_module("image", hypervisor, key="micro", src=image, checksum="sha256:" + "1" * 64, verify="never")
+    assert failed.failed and "was asked for" in failed.msg and whole == []
+    done = run_module("image", hypervisor, key="micro", src=image, checksum=f"sha256:{digest(image)}", verify="never")
+    assert done.image["digest"] == f"sha256:{digest(image)}" and whole == []
