@@ -474,9 +474,10 @@ options:
       - What may happen to an instance that is there and differs from what is declared.
       - V(report) changes nothing and lists the drift.
       - V(redefine) lets the persistent definition follow. A running or saved guest goes on, and what waits for its restart is listed as
-        pending.
-      - V(restart) also restarts where something is pending, and drops a managed save for it. A seed that differs, has vanished or was
-        detached is made anew under another name and with another C(instance-id), so that cloud-init runs again over the same disk.
+        pending. A seed that was detached comes back: the one that the guest has or, for a guest that is off, the only one of the instance that is
+        left beside its overlay, where it is the one that is asked for. A guest that is off is not started without its seed.
+      - V(restart) also restarts where something is pending, and drops a managed save for it. A seed that differs, has vanished or
+        cannot come back is made anew under another name and with another C(instance-id), so that cloud-init runs again over the same disk.
       - V(replace) also takes a fresh overlay, together with a fresh seed, where overlay or seed need it. The overlay is the one given as
         O(instances[].overlay), as M(egress.kvm2.kvm2_overlay) with O(egress.kvm2.kvm2_overlay#module:replace=true) returns it. Where only
         the seed differs and no other overlay is given, a new one is made on the same base. What the guest had written is gone with the
@@ -493,7 +494,6 @@ options:
       - After a failure of any instance the rest is left as it is, and is listed as failed with the state it is in.
     type: str
     default: "1"
-  hold:
   max_requests:
     description:
       - For how many instances the daemon is asked at the same time to start a guest or to store a seed, from 1 to 64. With 1 it is asked for one after
@@ -502,6 +502,7 @@ options:
       - The result does not depend on it. Waits for guests that start or stop always overlap.
     type: int
     default: 4
+  hold:
     description:
       - Why the instances must not be restarted, replaced, removed or collected. It is written into the mark, and is the reason that all of
         these are refused with. An empty text lifts the hold; without this option it stays as it is.
@@ -923,8 +924,8 @@ ARGUMENTS = {
     },
     "on_change": {"type": "str", "choices": ["report", "redefine", "restart", "replace"], "default": "redefine"},
     "max_parallel": {"type": "str", "default": "1"},
-    "hold": {"type": "str"},
     "max_requests": {"type": "int", "default": 4},
+    "hold": {"type": "str"},
     **specification(vcpus=1, firmware="bios", virt_type="auto", autostart=True, console_log=True),
 }
 

@@ -88,6 +88,8 @@ def switch(hypervisor, change, did, look, wall_clock):
         for pool, name in change.left:
             clock.touch(hypervisor, pool, name)
         if change.defines:
+            if not change.new_seed:
+                converge.attach_seed_again(hypervisor, job, domain)
             parsed = mark.of_domain(domain)
             fresh = replace(job.mark, created_at=parsed.created_at, hold=parsed.hold, run=parsed.run)
             hypervisor.define(domain_xml.update(domain.xml, job.spec, mark.to_element(fresh)))

@@ -80,6 +80,7 @@ def redefine(hypervisor, job, did):
     if job.spec.overlay_path not in [domain_read.overlay_path(text) for text in domain.xmls]:
         raise Kvm2Error(CONFLICT, "redefine", f"domain {job.instance.domain}", "something gave it another disk meanwhile", "Run again.")
     check_chain(hypervisor, job, job.spec)
+    attach_seed_again(hypervisor, job, domain)
     kept = replace(job.mark, created_at=parsed.created_at, hold=parsed.hold, run=parsed.run)
     hypervisor.define(domain_xml.update(domain.xml or domain.live_xml, job.spec, mark.to_element(kept)))
     did("redefine", "domain")
@@ -135,6 +136,21 @@ def check_chain(hypervisor, job, spec):
         head = b"".join(hypervisor.download(job.pool, base.name, 0, 512 if last else qcow2.HEAD))
         if not last:
             header = qcow2.overlay_header(head, obj)
+
+
+def attach_seed_again(hypervisor, job, domain):
+    """Right before a definition: a seed that was detached comes back only as what is wanted, and young, so that no collector takes it meanwhile."""
+    if job.seed is None or domain_read.read_spec(domain.xml or domain.live_xml).seed_path is not None:
+        return
+    check_seed_there(hypervisor, job)
+    if domain.guest_xml is not None:
+        # The guest has it.
+        return
+    clock.touch(hypervisor, job.pool, job.seed)
+    if not seeds.holds(hypervisor, job.pool, job.seed, job.wanted):
+        raise Kvm2Error(
+            CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it was detached, and holds something else than what it was made from",
+            "Set on_change to restart, and delete that volume: then it gets a new one.")
 
 
 def check_seed_there(hypervisor, job):

@@ -15,7 +15,7 @@ from . import change, converge, deletion, looks, requirements, starting, waiting
 from . import clock as pool_clock
 from .deletion import Doomed
 from .domain_steps import DomainSteps
-from .domain_view import Seen, Target, drift_of
+from .domain_view import Seen, Target, detached_seed, drift_of
 from .instances import domain_of, is_being_deleted
 from .pools import look_around, sees_pool, usable_pool
 from .undoing import undone_by
@@ -94,10 +94,11 @@ class DomainService(DomainSteps):
 
     def _present(self, instance, domain, inventory, found):
         disk = domain_read.overlay_path(domain.guest_xml or domain.xml)
-        seed = domain_read.read_spec(domain.xml or domain.live_xml).seed_path
+        seed, overlay = domain_read.read_spec(domain.xml or domain.live_xml).seed_path, _by_path(inventory, disk)
         missing = [path for path in (disk, seed) if path and _by_path(inventory, path) is None]
         target = Target(
-            instance, domain, False, _by_path(inventory, disk), disk, seed_gone=seed if seed in missing else None,
+            instance, domain, False, overlay, disk, seed_gone=seed if seed in missing else None,
+            seed_detached=detached_seed(domain, overlay, self.wanted[instance.uid], deletion.own_volumes(inventory, instance.uid), found),
             unseen=references.unlisted(missing, inventory) if missing else ())
         if self.on_change == "replace":
             if target.unseen:

@@ -18,7 +18,7 @@ from .._policy.plan import Action, Plan
 from . import change, converge, deletion
 from .deletion import Doomed
 from .domain_request import DomainRequest
-from .domain_view import drift_of, former, no_overlay, predicted_overlay, waiting
+from .domain_view import drift_of, former, is_detached, no_overlay, predicted_overlay, waiting
 
 # A guest that is resumed into less would be paused again at once.
 ROOM_TO_RESUME = 64 * 1024 ** 2
@@ -193,7 +193,7 @@ class DomainPlan(DomainRequest):
             name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
             cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or have.machine, arch=have.arch,
             firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk,
-            overlay_chain=self._chain(target.overlay, have.overlay_chain) or have.overlay_chain, seed_path=have.seed_path,
+            overlay_chain=self._chain(target.overlay, have.overlay_chain) or have.overlay_chain, seed_path=have.seed_path or target.seed_detached,
             interfaces=wanted.interfaces, former_macs=former(target.domain, "macs"), former_options=former(target.domain, "options"), **wanted.devices)
 
     def _plan_change(self, seen, target):
@@ -325,6 +325,7 @@ class DomainPlan(DomainRequest):
         elif not domain.active or domain.state == "crashed":
             if target.overlay is None:
                 raise no_overlay(target, PERMANENT, "start")
+            self._check_seed(target)
             if domain.managed_save:
                 self._check_save(target)
             yield Action("start", "domain", instance.domain, f"it is {domain.state}", instance.name)
@@ -335,6 +336,14 @@ class DomainPlan(DomainRequest):
                 QUOTA, "resume", f"domain {domain.name}", f"it is paused by an I/O error and pool {self.pool} is full",
                 "Free space in the pool, then run again.")
 
+    def _check_seed(self, target):
+        """Without its seed a guest takes itself for another one."""
+        domain, comes_back = target.domain, target.seed_detached is not None
+        if mark.of_domain(domain).seed and is_detached(domain, "seed") and not (comes_back and self.on_change != "report"):
+            raise Kvm2Error(
+                CONFLICT, "start", f"domain {domain.name}", "its seed was detached from its definition",
+                "Set on_change to redefine, which attaches it again." if comes_back else "Set on_change to restart: then it gets a new one.")
+
     @staticmethod
     def _check_save(target):
         """A saved guest goes on over the disks that it was saved with, or corrupts the others."""
@@ -342,7 +351,8 @@ class DomainPlan(DomainRequest):
         if domain.saved_xml is None:
             return
         saved, defined = (domain_read.read_spec(text) for text in (domain.saved_xml, domain.xml))
-        if (saved.overlay_path, saved.seed_path) != (defined.overlay_path, defined.seed_path):
+        # _check_seed has seen that one which is missing comes back before.
+        if (saved.overlay_path, saved.seed_path) != (defined.overlay_path, defined.seed_path or target.seed_detached):
             raise Kvm2Error(
                 CONFLICT, "start", f"domain {domain.name}",
                 f"its managed save has the disks {saved.overlay_path} and {saved.seed_path}, and its definition {defined.overlay_path} and "

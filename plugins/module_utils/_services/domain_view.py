@@ -28,6 +28,7 @@ class Target:
 
     overlay: the one that the domain has, or that a new domain gets; None where its file is not there.  disk: the path of the former.
     replacement: another one that was given, None where it is not there.  seed_gone: the path of the domain's seed where the file has gone.
+    seed_detached: the path of the seed that belongs into the definition, which has none.
     unseen: the paths of both where no active pool has their folder, so that they may be there.
     """
 
@@ -38,6 +39,7 @@ class Target:
     disk: Optional[str] = None
     replacement: Optional[Volume] = None
     seed_gone: Optional[str] = None
+    seed_detached: Optional[str] = None
     unseen: Tuple[str, ...] = ()
     problem: Optional[Kvm2Error] = None
 
@@ -71,7 +73,8 @@ class Seen:
 def drift_of(target, spec, wanted, host):
     """Differences of the persistent definition, and of the running guest's own (pending until its restart), as dicts."""
     domain = target.domain
-    found = [_drift(one, one.needs, False) for one in domain_xml.drift(domain.xml or domain.live_xml, spec)]
+    detached = is_detached(domain, "seed")
+    found = [_drift(one, one.needs, False) for one in domain_xml.drift(domain.xml or domain.live_xml, spec) if one.field != "seed" or not detached]
     listed = {one["field"] for one in found}
     found += [_drift(one, "restart", True) for one in waiting(domain, spec) if one.field not in listed]
     if not domain.persistent:
@@ -80,24 +83,42 @@ def drift_of(target, spec, wanted, host):
     if isinstance(parsed, mark.Mark):
         if host and parsed.host != host:
             found.append(_drift(overlays.Drift("mark.host", parsed.host, host, "redefine")))
-        if parsed.seed and _is_detached(domain, "seed"):
-            found.append(_drift(overlays.Drift("seed", *_DETACHED, "restart")))
-        elif parsed.seed and parsed.seed != wanted.seed_hash:
+        if parsed.seed and detached:
+            found.append(_drift(overlays.Drift("seed", *_DETACHED, "redefine" if target.seed_detached else "restart")))
+        if parsed.seed and parsed.seed != wanted.seed_hash and (target.seed_detached or not detached):
             found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "restart")))
     if target.seed_gone:
         found.append(_drift(overlays.Drift("seed", target.seed_gone, _file_wanted(target, target.seed_gone), "restart")))
     if target.overlay is None and target.disk:
         found.append(_drift(overlays.Drift("overlay", target.disk, _file_wanted(target, target.disk), "replace")))
-    elif target.disk is None and not target.given and _is_detached(domain, "overlay"):
+    elif target.disk is None and not target.given and is_detached(domain, "overlay"):
         found.append(_drift(overlays.Drift("overlay", *_DETACHED, "replace")))
     if target.given:
         found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk or "") or _DETACHED[0], target.given, "replace")))
     return found
 
 
-def _is_detached(domain, kind):
+def is_detached(domain, kind):
     """Has the definition no such disk at all? One that is given as a volume of a pool is a disk without a path."""
     return domain_read.find_disk(parse(domain.xml or domain.live_xml), kind) is None
+
+
+def detached_seed(domain, overlay, wanted, volumes, found):
+    """Path of the seed that was detached from the definition and can come back: the one that its guest has, else the only one that is left beside the
+    overlay where it was made from what is wanted. None where no seed is missing, or none can be told for the right one.
+
+    volumes: the instance's own of model.Volume; found: references.References.
+    """
+    if not is_detached(domain, "seed") or overlay is None:
+        return None
+    beside = {volume.path: volume for volume in volumes if volume.pool == overlay.pool and volume.name.endswith(".iso")}
+    if domain.guest_xml is not None:
+        path = domain_read.read_spec(domain.guest_xml).seed_path
+        return path if path in beside else None
+    if mark.of_domain(domain).seed != wanted.seed_hash:
+        return None
+    left = [path for path in beside if not found.users_of(path)]
+    return left[0] if len(left) == 1 else None
 
 
 def _file_wanted(target, path):

@@ -33,6 +33,11 @@ def check(hypervisor, pool, name, wanted):
     obj = f"seed {name} in pool {pool}"
     if hypervisor.volume(pool, name) is None:
         raise Kvm2Error(CONFLICT, "read", obj, "it has gone", "Something removed it; run again.")
-    data = _render(name, wanted)
-    if b"".join(hypervisor.download(pool, name, 0, len(data))) != data:
+    if not holds(hypervisor, pool, name, wanted):
         raise Kvm2Error(TRANSIENT, "check", obj, "it does not hold what was written into it", "Run again.")
+
+
+def holds(hypervisor, pool, name, wanted):
+    """Does the volume hold exactly what is rendered from `wanted`?"""
+    data = _render(name, wanted)
+    return b"".join(hypervisor.download(pool, name, 0, len(data))) == data

@@ -55,7 +55,9 @@ def look_back(hypervisor, job, running):
         if hypervisor.volume(job.pool, os.path.basename(path or "")) is None:
             raise Kvm2Error(
                 CONFLICT, "create", f"domain {job.instance.domain}", f"its overlay {path} has gone", REPLACE)
-        if os.path.basename(domain_read.read_spec(text).seed_path or "") != (job.seed or ""):
+        seed = os.path.basename(domain_read.read_spec(text).seed_path or "")
+        # A definition without one is drift that the plan has told.
+        if seed and seed != job.seed:
             raise Kvm2Error(
                 CONFLICT, "create", f"domain {job.instance.domain}", "another run defined it at the same time, with another seed", "Run again.")
     check_seed_there(hypervisor, job)

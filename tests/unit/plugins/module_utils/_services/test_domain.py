@@ -10,7 +10,6 @@ import pytest
 from ansible_collections.egress.kvm2.plugins.module_utils._host import classify
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import mark, names
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.xml import parse, render
 from ansible_collections.egress.kvm2.tests.unit.domains import LOCAL, POOL, UID, acts, domain, files, overlay, own
 from ansible_collections.egress.kvm2.tests.unit.fake.calls import Killed, libvirt_error
 from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHypervisor
@@ -328,8 +327,8 @@ def test_one_bad_instance_does_not_stop_the_others(hypervisor):
     ({"networks": None}, "not given"),
     ({"networks": [{"network": "default", "mac": "01:00:00:00:00:00"}]}, "MAC"), ({"user_data": "hello"}, "cloud-init would ignore"),
     ({"meta_data": "instance-id: x"}, "instance-id"), ({"hold": " "}, "blank"),
-    ({"max_requests": 0}, "max_requests 0: it is not from 1 to 64"), ({"max_requests": 65}, "max_requests 65"),
     ({"max_parallel": "0"}, "max_parallel"), ({"max_parallel": "few"}, "max_parallel"),
+    ({"max_requests": 0}, "max_requests 0: it is not from 1 to 64"), ({"max_requests": 65}, "max_requests 65"),
     ({"wait": {"for": "address", "timeout": "soon"}}, "wait.timeout"),
     ({"networks": [{"bridge": "br0"}], "wait": {"for": "address", "source": "lease"}}, "no leases"),
     ({"networks": [], "wait": {"for": "address"}}, "networks of instance one: they are empty, so wait.for address could only time out. Give at least"),
@@ -537,53 +536,6 @@ def test_a_mac_address_that_another_guest_of_the_call_keeps_is_given_to_none(hyp
     if refused:
         assert f"edge.two: its MAC address {mac} is that of domain edge.one too" in done.msg
     assert sum(found.active and mac in found.live_xml for found in hypervisor.domains()) == 1
-
-
-def detach(hypervisor, *targets):
-    """What `virsh detach-disk --config` does."""
-    tree = parse(hypervisor.domain(UID).xml)
-    for target in targets:
-        disk = tree.find(f"devices/disk/target[@dev='{target}']/..")
-        disk.getparent().remove(disk)
-    hypervisor.define(render(tree))
-
-
-@pytest.mark.parametrize("state", ["running", "stopped"])
-def test_a_seed_that_was_detached_is_drift_and_made_anew_by_a_restart(hypervisor, state):
-    made = domain(hypervisor).instances[0]
-    domain(hypervisor, state=state)
-    detach(hypervisor, "vdb")
-    for on_change in ("report", "redefine"):
-        kept = domain(hypervisor, on_change=on_change, state=state)
-        assert not kept.changed, on_change
-        assert kept.instances[0]["drift"] == [
-            {"field": "seed", "have": "no disk of ours", "want": "a disk in the definition", "needs": "restart", "pending": False}]
-    would = domain(hypervisor, check=True, on_change="restart", state=state)
-    done = domain(hypervisor, on_change="restart", state=state)
-    assert not done.failed, done.msg
-    one = done.instances[0]
-    assert acts(would) == acts(done) and ("create", "seed") in acts(done)
-    assert one["drift"] == [] and one["overlay"] == made["overlay"] and one["seed"] not in (None, made["seed"])
-    assert not domain(hypervisor, on_change="restart", state=state).changed
-
-
-def test_an_overlay_that_was_detached_is_drift_and_needs_another_one(hypervisor):
-    made = domain(hypervisor).instances[0]
-    domain(hypervisor, state="stopped")
-    detach(hypervisor, "vda", "vdb")
-    drift = domain(hypervisor, state="defined").instances[0]["drift"]
-    assert [(one["field"], one["have"], one["needs"]) for one in drift] == [
-        ("seed", "no disk of ours", "restart"), ("overlay", "no disk of ours", "replace")]
-    hypervisor.forget_calls()
-    for given in ({}, {"on_change": "restart"}, {"on_change": "replace", "state": "defined"}, {"memory": "256MiB"}):
-        for check in (True, False):
-            failed = domain(hypervisor, check=check, **given)
-            assert "it names no disk of ours as its overlay" in failed.msg and "replace: true" in failed.msg and hypervisor.writes == [], given
-    hypervisor.machine.advance(3600)
-    given = [{"name": "one", "overlay": overlay(hypervisor, replace=True).overlays[0]["overlay"]}]
-    done = domain(hypervisor, on_change="replace", instances=given)
-    assert not done.failed, done.msg
-    assert done.instances[0]["drift"] == [] and done.instances[0]["overlay"] == given[0]["overlay"] != made["overlay"]
 
 
 def test_check_mode_tells_that_the_overlay_has_gone(hypervisor):
