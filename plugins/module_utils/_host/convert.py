@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from .._policy import network_checks
 from .._policy.model import Network, Node, Pool, Volume
 from .._policy.xml import parse
 
@@ -62,6 +61,7 @@ def volume(pool_name, xml):
 
 def network(xml, active, autostart):
     tree = parse(xml)
+    from .._policy import network_checks
     bridge = tree.find("bridge")
     return Network(
         tree.findtext("name"), tree.findtext("uuid"), active, None if bridge is None else bridge.get("name"), autostart,

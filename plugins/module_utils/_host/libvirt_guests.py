@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from .._policy import domain_read
 from .._policy.model import Address
-from . import classify, console_log, host_files
+from . import classify
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
 from .reopening import reads, writes
@@ -34,6 +33,9 @@ class GuestCalls(DomainCalls):
         domain = self.domain(uuid)
         if domain is None or domain.live_xml is None:
             return []
+        # Loaded where a guest is asked for: compiling what only some modules need takes a tenth of a call that has nothing to do.
+        from .._policy import domain_read
+        from . import host_files
         known = host_files.neighbours()
         return [Address(mac, address, 0, "arp") for mac in domain_read.macs(domain.live_xml) for address in known.get(mac, ())]
 
@@ -85,10 +87,13 @@ class GuestCalls(DomainCalls):
                 raise self._error("read", "bound the agent of", f"domain {uuid}", error) from error
 
     def console_tail(self, path, length):
+        from . import console_log
         return console_log.tail(path, length) if self.is_local() else None
 
     def removes_console_logs(self):
+        from . import console_log
         return self.is_local() and console_log.removable()
 
     def delete_console_log(self, path):
+        from . import console_log
         return self.is_local() and console_log.remove(path)
