@@ -97,7 +97,8 @@ class Syncer(Beside):
     """Writes a file's pages to the disk; after finish() the last of them, and the folder. Only since it has the file open from the start is every
     write error of it told here."""
 
-    INTERVAL = 0.2
+    # Seconds between two.
+    INTERVAL = 0.1
     _name, _act = "kvm2-sync", "make durable"
 
     def __init__(self, path, check_stop=storage.nothing, patience=SYNC_PATIENCE):

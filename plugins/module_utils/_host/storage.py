@@ -139,15 +139,15 @@ class Worker:
         return data
 
     def close(self):
-        """End it, and kill it where it does not end by itself; one that is stuck in the kernel stays behind until the storage answers."""
+        """End it: it has nothing to put away, and would take longer by itself. One that is stuck in the kernel stays behind until the storage answers."""
         self._close_pipes()
-        self._wait_for_end(LEAVE)
         self._kill()
+        self._wait_for_end(LEAVE)
 
     def _wait_for_end(self, seconds):
         until = time.monotonic() + seconds
         while not self._is_reaped() and time.monotonic() < until:
-            threading.Event().wait(0.005)
+            threading.Event().wait(0.001)
 
     def kill(self):
         """End it in the middle of what it is asked, from another thread than the one that asks."""
