@@ -23,7 +23,7 @@ _NO_SSH = (
     "Install the ssh client on the machine the module runs on; for ssh_known_hosts and ssh_jump_host TMPDIR has to be a folder that allows programs.")
 _HOST_KEY = (
     "The host's key is not the known one. Find out why, then put the right one into known_hosts of the user that runs the module, or into the file "
-    "that ssh_known_hosts names: ssh-keyscan HOST.")
+    "that ssh_known_hosts names: ssh-keyscan HOST. Over libssh and libssh2 it is the file that known_hosts in the URI names.")
 _USER = "The host does not accept this user and key. Check user and keyfile in the URI: ssh -o BatchMode=yes -i KEYFILE USER@HOST true."
 _CHECK_URI = "Check the URI, such as qemu:///system or qemu+ssh://root@hypervisor/system."
 _CERTIFICATES = (
@@ -36,15 +36,16 @@ _NOT_ACCEPTED = (
     "libvirt looks for them (/etc/pki/libvirt), or into the folder that pkipath in the URI names.")
 _NAME = "Check the host's name in the URI, and that this machine can look it up."
 
-# What ssh says, as (text, kind, hint, does it pass by itself within moments): it has no codes.
+# What ssh, libssh and libssh2 say, as (text, kind, hint, does it pass by itself within moments): it has no codes.
 _SSH_SAYS = tuple((re.compile(text, re.IGNORECASE), *rest) for text, *rest in (
     (r"cannot execute binary|cannot find '?ssh'? in path", PERMANENT, _NO_SSH, False),
-    (r"host key verification failed|host identification has changed", PERMANENT, _HOST_KEY, False),
+    (r"host key verification failed|host identification has changed|verify the session host key", PERMANENT, _HOST_KEY, False),
     (r"failed to connect socket.*permission denied", PERMANENT, classify.RIGHTS, False),
     (r"failed to connect socket", TRANSIENT, _DAEMON["unix"], True),
     (r"permission denied|too many authentication failures|no supported authentication methods", PERMANENT, _USER, False),
+    (r"failed to authenticate|with private key .* has failed|reading private key|private key passphrase|connect to ssh agent", PERMANENT, _USER, False),
     (r"temporary failure in name resolution", TRANSIENT, _NAME, True),
-    (r"could not resolve hostname", PERMANENT, _NAME, False),
+    (r"could not resolve hostname|unable to resolve address", PERMANENT, _NAME, False),
     (r"command not found|: not found", PERMANENT, "Install libvirt's virt-ssh-helper (part of its daemon or clients) or netcat there.", False),
     (r"connection refused|(connection|operation) timed out|no route to host|network is unreachable", TRANSIENT, _SSHD, True),
     (r"connection closed by|kex_exchange_identification|banner exchange", TRANSIENT, _SSHD, True),
@@ -67,6 +68,10 @@ def classify_open(transport, code, os_error, text):
         return Verdict(PERMANENT, _NOT_ACCEPTED)
     if transport == "tls" and ("certificate" in text.lower() or os_error in (errno.ENOENT, errno.EACCES)):
         return Verdict(PERMANENT, _CERTIFICATES)
+    if "ssh" in transport:
+        for pattern, kind, hint, again in _SSH_SAYS:
+            if pattern.search(text):
+                return Verdict(kind, hint, again)
     if code in classify.NO_RIGHTS:
         return Verdict(PERMANENT, classify.RIGHTS)
     if code == classify.RPC:
@@ -74,9 +79,6 @@ def classify_open(transport, code, os_error, text):
     if code in (classify.NO_CONNECT, classify.INVALID_ARG, classify.XML_ERROR) or "unable to parse uri" in text.lower():
         return Verdict(PERMANENT, _CHECK_URI)
     if "ssh" in transport:
-        for pattern, kind, hint, again in _SSH_SAYS:
-            if pattern.search(text):
-                return Verdict(kind, hint, again)
         return Verdict(TRANSIENT, _SSH, code == classify.SYSTEM_ERROR)
     if os_error in (errno.EACCES, errno.EPERM):
         return Verdict(PERMANENT, classify.RIGHTS)

@@ -15,6 +15,7 @@ import time
 PID_FILE = "/run/libvirtd.pid"
 # A daemon on a loaded machine answers within that time, one that is stuck never does.
 ANSWER, READY = 20, 60
+ANSWERED, REFUSED, STUCK = range(3)
 
 
 def pid():
@@ -70,6 +71,8 @@ def mend():
     """Whatever was done to it, the daemon is well afterwards. True where it had to be killed for that."""
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         os.kill(pid(), signal.SIGCONT)
+    # One that is just being started refuses for a moment; one that is stuck takes the question and never answers.
+    _until(lambda: _asked() != REFUSED)
     if answers():
         return False
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
@@ -79,12 +82,16 @@ def mend():
 
 
 def answers():
+    return _asked() == ANSWERED
+
+
+def _asked():
     try:
-        return subprocess.run(
-            ["virsh", "-q", "list"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=ANSWER,
-            check=False).returncode == 0
+        done = subprocess.run(
+            ["virsh", "-q", "list"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=ANSWER, check=False)
     except subprocess.TimeoutExpired:
-        return False
+        return STUCK
+    return REFUSED if done.returncode else ANSWERED
 
 
 def _until(condition):

@@ -83,6 +83,10 @@ def main():
         bad.append(refused("an SSH server on the port", "permanent", ["no libvirt daemon"], "qemu+tcp://127.0.0.1:22/system"))
         bad.append(refused("host key changed", "permanent", ["key"], plain, ssh_known_hosts=OTHER_KEYS))
         bad.append(refused("host key unknown", "permanent", ["key"], plain, ssh_known_hosts=NO_KEYS))
+        for library in ("libssh", "libssh2"):
+            there = f"qemu+{library}://root@127.0.0.1/system?known_hosts="
+            bad.append(refused(f"host key changed, {library}", "permanent", ["key", "known_hosts in the URI"], there + OTHER_KEYS))
+            bad.append(refused(f"host key unknown, {library}", "permanent", ["key", "known_hosts in the URI"], there + NO_KEYS))
         bad.append(refused("wrong user", "permanent", ["permission denied"], plain.replace("root@", "nobody@")))
         bad.append(refused("wrong key", "permanent", ["permission denied"], plain.replace(ground.KEY, NO_KEY) + "&sshauth=privkey"))
         quiet(*ground.look(plain))

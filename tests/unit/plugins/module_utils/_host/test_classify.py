@@ -73,6 +73,8 @@ def test_only_what_passes_within_moments_is_repeated(code, text, passing):
 
 UNREACHED = "End of file while reading data: virt-ssh-helper: cannot connect to '/run/x': Failed to connect socket to '/run/x': "
 
+NO_CALLBACK = "No user interaction callback provided"
+OTHER_KEY = "authentication failed: !!! SSH HOST KEY VERIFICATION FAILED !!!: Identity of host 'h:22' differs from stored identity."
 # As libvirt 9.0, 11.3 and 12.8 and OpenSSH 9.2 say it: transport, code, errno, text, kind, a part of the hint, is it tried again.
 OPENS = [
     ("unix", 38, errno.ENOENT, "Failed to connect socket to '/var/run/libvirt/libvirt-sock': No such file or directory", "transient", "is running", True),
@@ -117,6 +119,21 @@ OPENS = [
     ("ssh", 38, errno.EIO, UNREACHED + "Permission denied: Input/output error", "permanent", "libvirt group", False),
     ("ssh", 38, errno.EIO, UNREACHED + "No such file or directory: Input/output error", "transient", "is running", True),
     ("ssh", 38, errno.EIO, "End of file while reading data: : Input/output error", "transient", "BatchMode", True),
+    ("ssh", 45, 0, "authentication failed: authentication unavailable", "permanent", "libvirt group", False),
+    ("libssh", 98, -1, f"libssh transport error: {NO_CALLBACK}: Can't verify the session host key", "permanent", "known_hosts in the URI", False),
+    ("libssh2", 85, -1, f"SSH transport error: {NO_CALLBACK}: Can't verify the session host key", "permanent", "known_hosts in the URI", False),
+    ("libssh", 45, -1, OTHER_KEY, "permanent", "known_hosts in the URI", False),
+    ("libssh2", 45, -1, OTHER_KEY, "permanent", "known_hosts in the URI", False),
+    ("libssh", 98, -1, "libssh transport error: failed to authenticate: Access denied for 'publickey'. Authentication that can continue: password",
+     "permanent", "keyfile", False),
+    ("libssh", 45, -1, "authentication failed: error while reading private key '/k'", "permanent", "keyfile", False),
+    ("libssh2", 45, -1, "authentication failed: authentication with private key '/k' has failed: Username/PublicKey combination invalid",
+     "permanent", "keyfile", False),
+    ("libssh2", 85, -1, f"SSH transport error: {NO_CALLBACK}: Can't retrieve private key passphrase", "permanent", "keyfile", False),
+    ("libssh2", 85, -1, "SSH transport error: Failed to connect to ssh agent", "permanent", "keyfile", False),
+    ("libssh", 38, errno.ECONNREFUSED, "unable to connect to server at 'h:9': Connection refused", "transient", "sshd answers", True),
+    ("libssh2", 38, -1, "Unable to resolve address 'h' service '22': Name or service not known", "permanent", "look it up", False),
+    ("libssh2", 38, -1, "Unable to resolve address 'h' service '22': Temporary failure in name resolution", "transient", "look it up", True),
 ]
 
 

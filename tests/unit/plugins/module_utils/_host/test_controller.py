@@ -155,13 +155,16 @@ while True:
 
 def test_a_reader_behind_one_that_only_hands_on_is_noticed_too():
     # As the ssh client of an Ansible whose processes were all killed.
-    with subprocess.Popen([sys.executable, "-c", HANDS_ON], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as between:
-        with start(STEPS, 60, stdout=between.stdin, knock=0.1) as process:
-            between.stdin.close()
-            assert between.stdout.readline() == b"ready\n"
-            between.stdout.close()
-            said = process.stderr.read()
-            assert (process.wait(30), said) == (0, "transient transient transient")
+    hands_on = [sys.executable, "-c", HANDS_ON]
+    with (
+        subprocess.Popen(hands_on, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as between,
+        start(STEPS, 60, stdout=between.stdin, knock=0.1) as process,
+    ):
+        between.stdin.close()
+        assert between.stdout.readline() == b"ready\n"
+        between.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(30), said) == (0, "transient transient transient")
 
 
 def test_a_reader_whose_end_only_a_write_shows_is_noticed_too():
