@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - egress.kvm2.attributes
 requirements:
   - pycdlib (Debian package C(python3-pycdlib))
+  - PyYAML (Debian package C(python3-yaml)), only with O(meta_data)
 notes:
   - O(user_data), O(network_config) and O(meta_data) are strings, so that their content can be kept out of logs. The filter
     P(egress.kvm2.cloud_config#filter) renders a dictionary.
@@ -45,7 +46,8 @@ options:
     default: default
   memory:
     description:
-      - The guest's memory, as a size with a unit such as V(512MiB).
+      - The guest's memory, as a size with a unit such as V(512MiB). How much of it the balloon gives the guest (C(virsh setmem)) is left to the
+        operator.
       - Needed here or for each instance, unless O(state=absent).
     type: str
   vcpus:
@@ -133,6 +135,7 @@ options:
   meta_data:
     description:
       - Additional cloud-init metadata, as YAML text. C(instance-id) and C(local-hostname) are always set by the module.
+      - It is put behind these two and checked together with them, which needs PyYAML where the module runs (Debian package C(python3-yaml)).
     type: str
   autostart:
     description:

@@ -37,31 +37,36 @@ class _Crew:
 
     def __init__(self, waiting, outcome, check_stop, is_usable):
         self._waiting, self._outcome, self._check_stop, self._is_usable = waiting, outcome, check_stop, is_usable
-        self._faults = []
+        self._over = threading.Event()
 
     def work(self, number):
-        threads = [threading.Thread(target=self._work, name="kvm2-overlap", daemon=True) for _ in range(number)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if self._faults:
-            raise self._faults[0]
+        # Only what has several objects to work for needs it.
+        from concurrent.futures import ThreadPoolExecutor
+        with ThreadPoolExecutor(number, "kvm2-overlap") as threads:
+            works = [threads.submit(self._work) for _ in range(number)]
+        for work in works:
+            # Raises what ended it.
+            work.result()
 
     def _work(self):
+        ended_well = False
         try:
-            while not self._faults:
-                try:
-                    number, job = self._waiting.popleft()
-                except IndexError:
-                    return
-                self._check_stop()
-                self._outcome[number] = _come_to(job)
-                if not self._is_usable():
-                    return
-        # Whatever it was, the thread that asked for the work gets it.
-        except BaseException as fault:
-            self._faults.append(fault)
+            while not self._over.is_set() and self._do_one():
+                pass
+            ended_well = True
+        finally:
+            if not ended_well:
+                self._over.set()
+
+    def _do_one(self):
+        """Is there another one to be begun?"""
+        try:
+            number, job = self._waiting.popleft()
+        except IndexError:
+            return False
+        self._check_stop()
+        self._outcome[number] = _come_to(job)
+        return self._is_usable()
 
 
 def _come_to(job):

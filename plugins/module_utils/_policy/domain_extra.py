@@ -23,7 +23,8 @@ ALLOWED = (
 _FORBIDDEN = ("name", "uuid", "metadata", "alias", "domain", "devices", "boot")
 _OWN_TARGETS = ("vda", "vdb")
 _OWN_CHANNEL = "org.qemu.guest_agent.0"
-_MAC_RE = re.compile(r"[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
+# libvirt takes the one of zeros for none, and makes one up.
+_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
 
 
 def check(text, obj, uuid):

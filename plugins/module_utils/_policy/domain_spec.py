@@ -27,7 +27,8 @@ STANDARD_DEVICES = ("guest_agent", "serial_console", "rng")
 X86 = ("x86_64", "i686")
 
 MIB = 1024 ** 2
-_MAC_RE = re.compile(r"[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
+# libvirt takes the one of zeros for none, and makes one up.
+_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
 # What an XML document can hold.
 _UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 

@@ -67,14 +67,6 @@ def inputs_hash(user_data, meta_data, network_config=None):
     return digest.hexdigest()
 
 
-def default_meta_data(uid, hostname):
-    """The meta-data of an instance: its uid as the instance-id, so that cloud-init never takes it for another, and its host name.
-
-    The instance-id stands in the first line.
-    """
-    return f"instance-id: {uid}\nlocal-hostname: {hostname}\n"
-
-
 def of_generation(meta_data, nonce):
     """The meta-data of one seed of an instance: the nonce in the seed's name goes with the instance-id, so that cloud-init runs again where a
     new seed takes the place of an old one, and does nothing at an ordinary boot."""

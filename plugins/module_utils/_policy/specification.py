@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Tuple
 
-from . import domain_extra, names, seed
+from . import domain_extra, meta_data, names, seed
 from .domain_options import device_values, network_values
 from .domain_xml import Interface
 from .errors import InvalidInput
@@ -18,7 +18,8 @@ from .units import SMALLEST_MEMORY, parse_size
 OPTIONS = (
     "memory", "vcpus", "cpu_mode", "machine", "firmware", "virt_type", "networks", "user_data", "network_config", "meta_data", "autostart",
     "console_log", "on_crash", "watchdog", "cpu_tuning", "io_tuning", "xml_extra")
-_MAC_RE = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+# libvirt takes the one of zeros for none, and makes one up.
+_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
 _INTERFACE_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "virtio-transitional", "virtio-non-transitional")
 
 
@@ -72,19 +73,12 @@ def wanted(options, instance):
     if options["vcpus"] < 1:
         raise InvalidInput(f"vcpus {who} {options['vcpus']}", "a guest needs at least one", "Give 1 or more.")
     interfaces = _interfaces(options["networks"], instance, who)
-    meta_data = seed.default_meta_data(instance.uid, instance.name)
     extra = options["meta_data"]
-    if extra:
-        if extra.lstrip().startswith(("{", "[")):
-            raise InvalidInput(f"meta_data {who}", "it is not a mapping in block style", "Write a line such as key: value for each entry.")
-        for key in ("instance-id", "local-hostname"):
-            if re.search(rf"(?m)^[\"']?{key}[\"']?\s*:", extra):
-                raise InvalidInput(f"meta_data {who}", f"it sets {key}, which is always set by the module", f"Leave {key} out.")
-        meta_data += extra if extra.endswith("\n") else extra + "\n"
+    metadata = meta_data.with_more(instance.uid, instance.name, extra, f"meta_data {who}") if extra else meta_data.default(instance.uid, instance.name)
     found = Wanted(
         memory=memory, vcpus=options["vcpus"], cpu_mode=options["cpu_mode"], machine=options["machine"], firmware=options["firmware"],
         virt_type=options["virt_type"], interfaces=interfaces, autostart=options["autostart"], user_data=options["user_data"] or "",
-        meta_data=meta_data,
+        meta_data=metadata,
         network_config=options["network_config"] if options["network_config"] else network_config(interfaces),
         devices=device_values(options, who, instance.uid))
     if len(set(found.all_macs)) != len(found.all_macs):
@@ -106,7 +100,7 @@ def _interfaces(networks, instance, who):
         if len(kinds) != 1:
             raise InvalidInput(obj, "it names " + ("both a network and a bridge" if kinds else "neither a network nor a bridge"), "Give exactly one.")
         mac = (entry.get("mac") or names.mac_address(instance.uid, index)).lower()
-        if not _MAC_RE.fullmatch(mac) or int(mac[:2], 16) & 1:
+        if not _MAC_RE.fullmatch(mac):
             raise InvalidInput(f"{obj} mac {entry['mac']!r}", "it is not the MAC address of an interface", "Leave mac out to have it derived.")
         model = entry.get("model") or "virtio"
         if model not in _INTERFACE_MODELS:

@@ -67,6 +67,8 @@ def domain_of(instance, domains):
         if why is not None:
             # An uid of its own helps against a UUID that is taken, another name against a name that is.
             hint = "Give the instance an uid of its own." if domain is by_uuid else "Rename the instance, or that domain."
+            if isinstance(parsed, mark.Mark) and (parsed.fleet, parsed.name, parsed.uid) == (instance.fleet, instance.name, domain.uuid):
+                hint = f"It is this instance, and was renamed. Give it its name back: virsh domrename {domain.name} {instance.domain}."
             if domain.name == instance.domain and domain.uuid == instance.uid:
                 hint = f"If it is this instance, repair its mark: {mark.repair_command(domain, instance.fleet, instance.name, time.time())}"
             raise Kvm2Error(

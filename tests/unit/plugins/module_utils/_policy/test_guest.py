@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.egress.kvm2.plugins.module_utils._policy import names, seed
+from ansible_collections.egress.kvm2.plugins.module_utils._policy import meta_data, names, seed
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.cloud_config import render
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.engines import ENGINES, Settings
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.fleet_guests import guests
@@ -91,7 +91,7 @@ def test_only_tinyproxy_stores_a_password_as_it_is():
 
 def test_the_seed_is_the_same_every_time_and_another_for_another_password():
     def hashed(engine, **more):
-        return seed.inputs_hash(user_data(engine, **dict(LOGIN, **more)), seed.default_meta_data(UID, "p1"))
+        return seed.inputs_hash(user_data(engine, **dict(LOGIN, **more)), meta_data.default(UID, "p1"))
     for engine in ENGINES:
         assert hashed(engine) == hashed(engine)
         assert len({hashed(engine), hashed(engine, password="other"), hashed(engine, user="oq")}) == 3

@@ -199,9 +199,3 @@ def test_different_inputs_have_different_hashes(one, other):
 def test_the_hash_of_inputs_never_changes():
     # It is in the marks of all instances.
     assert seed.inputs_hash(USER, META, NETWORK) == "16fb863439e2468c14682b40b9d9e2fec9a35cd37a6f6eb17a5dd59684211899"
-
-
-def test_default_meta_data():
-    text = seed.default_meta_data("bdcf2b7e-b780-5ade-85c5-cb0dd262285e", "p1")
-    assert text == "instance-id: bdcf2b7e-b780-5ade-85c5-cb0dd262285e\nlocal-hostname: p1\n"
-    assert seed.render(USER, text)

@@ -192,6 +192,18 @@ def test_a_foreign_domain_is_left_alone(hypervisor, xml, hint, state):
     assert hypervisor.writes == [] and hypervisor.domain(before.uuid) == before
 
 
+@pytest.mark.parametrize("state", ["stopped", "absent"])
+def test_a_renamed_domain_is_told_how_to_get_its_name_back(hypervisor, state):
+    domain(hypervisor, state="stopped")
+    xml = hypervisor.domain(UID).xml
+    hypervisor.undefine(UID)
+    before = hypervisor.define(xml.replace("<name>edge.one</name>", "<name>edge.nine</name>"))
+    hypervisor.forget_calls()
+    failed = domain(hypervisor, state=state)
+    assert failed.error["kind"] == "conflict" and failed.msg.endswith("Give it its name back: virsh domrename edge.nine edge.one.")
+    assert hypervisor.writes == [] and hypervisor.domain(UID) == before
+
+
 def test_a_shared_volume_stops_the_deletion_before_it_is_declared(hypervisor):
     domain(hypervisor)
     disk = next(path for path in hypervisor.machine.files if path.endswith(".qcow2") and names.parse_instance_volume(path.rpartition("/")[2]))
@@ -326,7 +338,8 @@ def test_one_bad_instance_does_not_stop_the_others(hypervisor):
     ({"fleet": "Edge"}, "not a label"), ({"memory": "128"}, "unit"), ({"memory": None}, "not given"), ({"vcpus": 0}, "at least one"),
     ({"networks": None}, "not given"),
     ({"networks": [{"network": "default", "mac": "01:00:00:00:00:00"}]}, "MAC"), ({"user_data": "hello"}, "cloud-init would ignore"),
-    ({"meta_data": "instance-id: x"}, "instance-id"), ({"hold": " "}, "blank"),
+    ({"networks": [{"network": "default", "mac": "00:00:00:00:00:00"}]}, "MAC"),
+    ({"meta_data": "instance-id: x"}, "instance-id"), ({"meta_data": "---\nfoo: b"}, "meta_data of instance one: together with"), ({"hold": " "}, "blank"),
     ({"max_parallel": "0"}, "max_parallel"), ({"max_parallel": "few"}, "max_parallel"),
     ({"max_requests": 0}, "max_requests 0: it is not from 1 to 64"), ({"max_requests": 65}, "max_requests 65"),
     ({"wait": {"for": "address", "timeout": "soon"}}, "wait.timeout"),
