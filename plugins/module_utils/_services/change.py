@@ -9,6 +9,7 @@ right before the define: a run that still has the former definition in hand ends
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import FrozenSet, Optional, Tuple
 
@@ -16,7 +17,7 @@ from .._policy import domain_read, domain_xml, mark
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from . import clock, converge, overlay_making, seeds
 from .instances import LIFT_HOLD
-from .undoing import undone_by
+from .undoing import after_undoing, undone_by
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def disks_of(domain):
 def make(hypervisor, change, did):
     """Make overlay and seed. The guest goes on meanwhile, here and in prepare."""
     job = change.job
-    with undone_by(lambda: undo(hypervisor, change)):
+    with _undone(hypervisor, change):
         if change.base is not None:
             overlay_making.create_checked(hypervisor, job.pool, job.overlay, change.base, change.capacity)
             did("create", "overlay")
@@ -63,7 +64,7 @@ def make(hypervisor, change, did):
 def prepare(hypervisor, change, did, look, wall_clock):
     """Look at the domain afresh, and see that what it will start on can be read. look: a looks.shared_look() that is no older than what was made."""
     job = change.job
-    with undone_by(lambda: undo(hypervisor, change)):
+    with _undone(hypervisor, change):
         domain = _as_planned(hypervisor, change)
         if change.new_overlay:
             converge.still_definable(hypervisor, job, look, wall_clock)
@@ -76,7 +77,7 @@ def prepare(hypervisor, change, did, look, wall_clock):
 def switch(hypervisor, change, did, look, wall_clock):
     """Drop a managed save, touch what loses its domain, define, look back. The guest is off. look: a looks.shared_look() that is no older than that."""
     job = change.job
-    with undone_by(lambda: undo(hypervisor, change)):
+    with _undone(hypervisor, change):
         domain = _as_planned(hypervisor, change)
         if domain.active:
             raise _refused(change, TRANSIENT, "something started it again", "Run again.")
@@ -98,10 +99,16 @@ def switch(hypervisor, change, did, look, wall_clock):
     did("replace" if change.new_overlay else "redefine", "domain")
     settled = converge.settle(hypervisor, job)
     if (settled.overlay_path, settled.seed_path) != (job.spec.overlay_path, job.spec.seed_path):
-        undo(hypervisor, change)
-        raise _refused(change, CONFLICT, "another run started it at the same time; the guest of that run was kept", "Run again.")
+        raise after_undoing(
+            _refused(change, CONFLICT, "another run started it at the same time; the guest of that run was kept", "Run again."),
+            lambda: undo(hypervisor, change))
     if change.new_seed:
         seeds.check(hypervisor, job.pool, job.seed, job.wanted)
+
+
+def _undone(hypervisor, change):
+    """What was made is taken back after a failure; where the run ends in the middle, who changes some together does so for all of them."""
+    return undone_by(lambda: undo(hypervisor, change), also_ended=False)
 
 
 def undo(hypervisor, change):
@@ -109,10 +116,12 @@ def undo(hypervisor, change):
     domain = hypervisor.domain(change.job.instance.uid)
     named = frozenset() if domain is None else disks_of(domain)
     spec = change.job.spec
-    for made, path, name in (
-            (change.new_seed, spec.seed_path, change.job.seed), (change.base is not None, spec.overlay_path, change.job.overlay)):
-        if made and path not in named:
-            hypervisor.delete_volume(change.job.pool, name)
+    with ExitStack() as both:
+        # One that cannot be deleted keeps nothing from the other.
+        for made, path, name in (
+                (change.new_seed, spec.seed_path, change.job.seed), (change.base is not None, spec.overlay_path, change.job.overlay)):
+            if made and path not in named:
+                both.callback(hypervisor.delete_volume, change.job.pool, name)
 
 
 def _as_planned(hypervisor, change):

@@ -11,12 +11,12 @@ from typing import Optional
 
 from .._policy import domain_read, domain_xml, mark, overlays, qcow2
 from .._policy.domain_xml import DomainSpec
-from .._policy.errors import CONFLICT, TRANSIENT, InvalidInput, Kvm2Error
+from .._policy.errors import CONFLICT, PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
 from .._policy.specification import Wanted
 from .._policy.xml import parse
 from . import clock, seeds
 from .instances import Instance, domain_of
-from .undoing import undone_by
+from .undoing import after_undoing, undone_by
 
 REPLACE = (
     "Run kvm2_overlay with replace: true, then kvm2_domain with the overlay it returns and on_change: replace; "
@@ -62,10 +62,10 @@ def create(hypervisor, job, made, did, look, wall_clock):
     settled = settle(hypervisor, job)
     if settled.seed_path != made.path:
         # Whoever started the guest did so with a seed of its own; the one made here serves nobody.
-        hypervisor.delete_volume(job.pool, made.name)
-        raise Kvm2Error(
+        raise after_undoing(Kvm2Error(
             CONFLICT, "create", f"domain {job.instance.domain}",
-            "another run created and started it at the same time; the guest of that run was kept", "Run again.")
+            "another run created and started it at the same time; the guest of that run was kept", "Run again."),
+            lambda: hypervisor.delete_volume(job.pool, made.name))
     seeds.check(hypervisor, job.pool, job.seed, job.wanted)
 
 
@@ -126,16 +126,34 @@ def check_chain(hypervisor, job, spec):
             raise Kvm2Error(
                 CONFLICT, "use", obj, f"its backing file is {header.backing_file} ({header.backing_format}) and not {path} ({volume_format})",
                 "Something changed it meanwhile; run again.")
-        base = hypervisor.volume(job.pool, os.path.basename(path or ""))
-        if base is None or base.path != path or base.format != volume_format:
-            raise Kvm2Error(
-                TRANSIENT, "use", obj, f"its base {path} " + (
-                    f"is {base.format} and not {volume_format}" if base is not None and base.path == path else f"has gone from pool {job.pool}"),
-                "Run kvm2_image, then kvm2_overlay and kvm2_domain again.")
         last = level == len(below)
-        head = b"".join(hypervisor.download(job.pool, base.name, 0, 512 if last else qcow2.HEAD))
+        base = _below(hypervisor, job, obj, path, "base" if last else "backing file")
+        if base.format != volume_format:
+            raise Kvm2Error(
+                TRANSIENT, "use", obj, f"its {'base' if last else 'backing file'} {path} is {base.format} and not {volume_format}",
+                "Run kvm2_image, then kvm2_overlay and kvm2_domain again.")
+        head = b"".join(hypervisor.download(base.pool, base.name, 0, 512 if last else qcow2.HEAD))
         if not last:
             header = qcow2.overlay_header(head, obj)
+
+
+def _below(hypervisor, job, obj, path, what):
+    """The model.Volume at the path of a file below an overlay: mostly in the instance's own pool, but an operator's may be in any."""
+    folder, name = os.path.split(path or "")
+    own = hypervisor.volume(job.pool, name)
+    if own is not None and own.path == path:
+        return own
+    pools = [pool for pool in hypervisor.pools() if pool.active and pool.path and os.path.normpath(pool.path) == folder]
+    for pool in pools:
+        volume = hypervisor.volume(pool.name, name)
+        if volume is not None and volume.path == path:
+            return volume
+    if not pools:
+        raise Kvm2Error(
+            PERMANENT, "use", obj, f"its {what} {path} is in no active pool, so it cannot be seen", "Start its pool, or define one for its folder.")
+    raise Kvm2Error(
+        TRANSIENT, "use", obj, f"its {what} {path} has gone from pool {', '.join(pool.name for pool in pools)}",
+        "Run kvm2_image, then kvm2_overlay and kvm2_domain again." if what == "base" else REPLACE)
 
 
 def attach_seed_again(hypervisor, job, domain):

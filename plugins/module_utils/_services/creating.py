@@ -5,20 +5,16 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from .._host import classify
-from .._policy.errors import Kvm2Error
+from .undoing import undone_by
 
 
 def create_volume(hypervisor, pool, name, xml):
     """hypervisor.create_volume, which may have made it also where its answer was lost: on any error what there is of it is deleted."""
-    try:
+    with undone_by(lambda: hypervisor.delete_volume(pool, name), unless=_is_taken):
         return hypervisor.create_volume(pool, xml)
-    except BaseException as error:
-        # Such a nonce was drawn twice, and the volume is another call's.
-        if getattr(error, "code", None) != classify.STORAGE_VOL_EXIST:
-            # The first failure is the one to report; the collector takes what stays.
-            with contextlib.suppress(Kvm2Error):
-                hypervisor.delete_volume(pool, name)
-        raise
+
+
+def _is_taken(error):
+    """Such a nonce was drawn twice, and the volume is another call's."""
+    return error.code == classify.STORAGE_VOL_EXIST

@@ -9,74 +9,17 @@ names them, undefine, destroy what was started meanwhile, sweep up, look again. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Tuple
+from dataclasses import replace
 
-from .._policy import domain_read, mark, names, references
+from .._policy import mark, references
 from .._policy.domain_spec import console_log_path
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from .._policy.xml import parse
 from . import looks, power
+from .belongings import dropped, kind, obstacles, own_volumes
 
 # Something may start the guest again each time that it is off; it rarely wins this often in a row.
 ROUNDS = 30
-
-
-@dataclass(frozen=True)
-class Doomed:
-    """An instance to be deleted. why: the reason for the system log, where it is another one than that it was asked for.
-
-    finish: only a deletion that was declared already; one that somebody finished and created anew meanwhile is a conflict.
-    keep: names of overlays that stay, since they were made for the one that comes after it.
-    """
-
-    fleet: str
-    name: str
-    uid: str
-    why: str = ""
-    finish: bool = False
-    keep: Tuple[str, ...] = ()
-
-    @property
-    def domain(self):
-        return names.domain_name(self.fleet, self.name)
-
-
-def own_volumes(inventory, uid):
-    """Overlays and seeds whose names carry this uid, in all pools."""
-    found = []
-    # Of all volumes only some are worth a closer look.
-    for volume in references.each_file(volume for volume in inventory.volumes if uid in volume.name):
-        parsed = names.parse_instance_volume(volume.name)
-        if parsed is not None and parsed.uid == uid:
-            found.append(volume)
-    return tuple(found)
-
-
-def obstacles(inventory, found, doomed):
-    """Why the instance cannot be deleted: other users of the volumes that go with it. Empty where nothing stands in the way."""
-    mine = {volume.path for volume in own_volumes(inventory, doomed.uid)}
-    named = {
-        path for domain in inventory.domains if domain.uuid == doomed.uid for text in domain.xmls
-        for path in references.paths_of_domain(parse(text), inventory)}
-    listed = []
-    for path in sorted(mine):
-        for user in found.users_of(path):
-            if not _is_own_user(user, doomed, mine):
-                listed.append(f"{path} is used by {user}" + (
-                    f", which is the instance's own disk, an external snapshot (merge it: virsh blockcommit {doomed.domain} vda --active --shallow --pivot)"
-                    if user.path in named else ""))
-    for domain in inventory.domains:
-        if domain.uuid == doomed.uid:
-            listed += [
-                f"{path} is in no active pool, so it could not be deleted (start its pool)" for path in references.unlisted_of_instance(domain, inventory)]
-    return tuple(listed)
-
-
-def _is_own_user(user, doomed, own_paths):
-    if user.kind == "domain":
-        return user.uuid == doomed.uid
-    return user.path in own_paths
 
 
 def delete_all(hypervisor, wanted, stop_mode, stop_timeout, clock, did, stopped=power.stop_all):
@@ -205,7 +148,7 @@ def _undefine(hypervisor, doomed, look, running, done):
         raise _created_anew(doomed)
     _delete_console_log(hypervisor, doomed)
     if hypervisor.undefine(doomed.uid):
-        done("undefine", "domain", doomed.domain + _dropped(domain, hypervisor.removes_console_logs()))
+        done("undefine", "domain", doomed.domain + dropped(domain, hypervisor.removes_console_logs()))
 
 
 def _end(hypervisor, doomed, done):
@@ -216,22 +159,6 @@ def _end(hypervisor, doomed, done):
 
 def _delete_console_log(hypervisor, doomed):
     hypervisor.delete_console_log(console_log_path(doomed.domain, doomed.uid))
-
-
-def _dropped(domain, removes_logs):
-    """What goes with a definition, in words for the action; and what cannot."""
-    tree = parse(domain.any_xml)
-    log = console_log_path(domain.name, domain.uuid)
-    logged = domain_read.console_log(tree) == log
-    words = [word for word, there in (
-        ("managed save", domain.managed_save), (f"{domain.snapshots} snapshots", domain.snapshots),
-        (f"{domain.checkpoints} checkpoints", domain.checkpoints), ("NVRAM", tree.find("os/nvram") is not None or domain_read.firmware(tree) == "efi"),
-        ("console log", logged and removes_logs),
-        ("TPM state", tree.find("devices/tpm/backend[@type='emulator']") is not None)) if there]
-    parts = [f"dropped: {', '.join(words)}"] if words else []
-    if logged and not removes_logs:
-        parts.append(f"left on the hypervisor: {log}")
-    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _created_anew(doomed):
@@ -251,7 +178,7 @@ def _delete_named(hypervisor, domain, doomed, look, done):
         named.update(references.paths_of_domain(parse(text), inventory))
     for volume in own_volumes(inventory, doomed.uid):
         if volume.path in named and hypervisor.delete_volume(volume.pool, volume.name):
-            done("delete", _kind(volume.name), volume.name)
+            done("delete", kind(volume.name), volume.name)
 
 
 def _destroy_left(hypervisor, doomed, done):
@@ -275,7 +202,7 @@ def _sweep(hypervisor, doomed, look, done):
     inventory, found = look()
     for volume in own_volumes(inventory, doomed.uid):
         if volume.name not in doomed.keep and not found.users_of(volume.path) and hypervisor.delete_volume(volume.pool, volume.name):
-            done("delete", _kind(volume.name), volume.name)
+            done("delete", kind(volume.name), volume.name)
 
 
 def _named(hypervisor, inventory):
@@ -295,20 +222,3 @@ def _look_again(doomed, named, done):
             raise Kvm2Error(
                 CONFLICT, "delete", f"instance {doomed.domain}", f"domain {user} now names {path}, which was deleted",
                 "Converge that domain with on_change: replace.")
-
-
-def _kind(name):
-    return "seed" if name.endswith(".iso") else "overlay"
-
-
-def predicted(inventory, doomed, domain, removes_logs):
-    """What a deletion would do, as (act, what, name) tuples, for the plan. removes_logs: Hypervisor.removes_console_logs()."""
-    steps = []
-    if domain is not None:
-        steps.append(("declare", "domain", doomed.domain))
-        if domain.active:
-            steps.append(("stop", "domain", doomed.domain))
-    volumes = [("delete", _kind(volume.name), volume.name) for volume in own_volumes(inventory, doomed.uid) if volume.name not in doomed.keep]
-    if domain is None:
-        return tuple(steps + volumes)
-    return tuple(steps + volumes + [("undefine", "domain", doomed.domain + _dropped(domain, removes_logs))])

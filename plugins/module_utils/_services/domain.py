@@ -11,9 +11,9 @@ from dataclasses import replace
 from .._host import filesystem
 from .._policy import domain_read, names, overlays, references
 from .._policy.errors import CONFLICT, PERMANENT, TRANSIENT, InvalidInput, Kvm2Error
-from . import change, converge, deletion, looks, requirements, starting, waiting
+from . import belongings, change, converge, looks, requirements, starting, waiting
 from . import clock as pool_clock
-from .deletion import Doomed
+from .belongings import Doomed
 from .domain_steps import DomainSteps
 from .domain_view import Seen, Target, detached_seed, drift_of
 from .instances import domain_of, is_being_deleted
@@ -83,7 +83,7 @@ class DomainService(DomainSteps):
             domain = domain_of(instance, inventory.domains)
             deleting = domain is not None and is_being_deleted(domain)
             if deleting or self.state == "absent":
-                blocked = deletion.obstacles(inventory, found, Doomed(instance.fleet, instance.name, instance.uid))
+                blocked = belongings.obstacles(inventory, found, Doomed(instance.fleet, instance.name, instance.uid))
                 if blocked:
                     raise Kvm2Error(CONFLICT, "delete", f"instance {instance.domain}", "; ".join(blocked), "Remove what uses it first; nothing was changed.")
             elif domain is not None:
@@ -98,7 +98,7 @@ class DomainService(DomainSteps):
         missing = [path for path in (disk, seed) if path and _by_path(inventory, path) is None]
         target = Target(
             instance, domain, False, overlay, disk, seed_gone=seed if seed in missing else None,
-            seed_detached=detached_seed(domain, overlay, self.wanted[instance.uid], deletion.own_volumes(inventory, instance.uid), found),
+            seed_detached=detached_seed(domain, overlay, self.wanted[instance.uid], belongings.own_volumes(inventory, instance.uid), found),
             unseen=references.unlisted(missing, inventory) if missing else ())
         if self.on_change == "replace":
             if target.unseen:
@@ -112,7 +112,7 @@ class DomainService(DomainSteps):
     def _free_overlay(self, instance, inventory, found):
         """The overlay that a new domain gets: the one given, else the instance's youngest unreferenced one; None where it is not there."""
         mine = [
-            volume for volume in deletion.own_volumes(inventory, instance.uid)
+            volume for volume in belongings.own_volumes(inventory, instance.uid)
             if volume.pool == self.pool and volume.name.endswith(".qcow2") and not found.users_of(volume.path)]
         given = instance.options.get("overlay")
         if given is not None:

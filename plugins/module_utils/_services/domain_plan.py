@@ -9,22 +9,19 @@ import os
 from dataclasses import replace
 from typing import Dict, Mapping, Optional
 
-from .._policy import domain_interface, domain_read, domain_xml, mark, names
-from .._policy.domain_fields import UNASKED
-from .._policy.domain_spec import effective_cpu_mode
+from .._policy import domain_read, domain_xml, mark
 from .._policy.errors import CONFLICT, PERMANENT, QUOTA, Kvm2Error
-from .._policy.model import Volume
 from .._policy.plan import Action, Plan
-from . import change, converge, deletion
-from .deletion import Doomed
-from .domain_request import DomainRequest
-from .domain_view import drift_of, former, is_detached, no_overlay, predicted_overlay, waiting
+from . import belongings, change, converge
+from .belongings import Doomed
+from .domain_view import drift_of, is_detached, no_overlay, predicted_overlay, waiting
+from .domain_wanted import DomainWanted, ends_in_a_base
 
 # A guest that is resumed into less would be paused again at once.
 ROOM_TO_RESUME = 64 * 1024 ** 2
 
 
-class DomainPlan(DomainRequest):
+class DomainPlan(DomainWanted):
     """The plan. _jobs and _changes, by uid, are what its apply goes by."""
 
     def __init__(self, params, context):
@@ -34,8 +31,6 @@ class DomainPlan(DomainRequest):
         # By uid, of the guests that this run has started: waiting.left_leases() of before.
         self._former_leases: Dict[str, Mapping] = {}
         self._mac_owners: Optional[Dict[str, str]] = None
-        # By path, what the pools showed.
-        self._files: Dict[str, Volume] = {}
 
     def plan(self, seen):
         actions = []
@@ -94,7 +89,7 @@ class DomainPlan(DomainRequest):
         instance, held = target.instance, self._hold_of(target)
         if held:
             raise change.on_hold("delete", instance, held)
-        for act, what, name in deletion.predicted(seen.inventory, self._doomed(target), target.domain, seen.removes_logs):
+        for act, what, name in belongings.predicted(seen.inventory, self._doomed(target), target.domain, seen.removes_logs):
             yield Action(act, what, name, why, instance.name)
 
     def _doomed(self, target):
@@ -142,59 +137,7 @@ class DomainPlan(DomainRequest):
         if self.state == "running":
             yield Action("start", "domain", instance.domain, instance=instance.name)
 
-    def _new_name(self, kind, instance):
-        return str(names.InstanceVolumeName(kind, self.fleet, instance.name, instance.uid, self.context.nonce()))
-
-    def _spec(self, seen, instance, wanted, overlay, seed_path):
-        host = seen.host
-        virt_type = host.choose_virt_type(wanted.virt_type)
-        return domain_xml.DomainSpec(
-            name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
-            cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or host.default_machine, arch=host.arch,
-            firmware=wanted.firmware, virt_type=virt_type,
-            overlay_path=overlay.path if overlay else f"{seen.pool.path}/{instance.options.get('overlay') or 'overlay-to-be-made'}",
-            overlay_chain=self._chain(overlay), seed_path=seed_path, interfaces=wanted.interfaces, **wanted.devices)
-
-    def _mark(self, instance, wanted, spec, created_at):
-        base = os.path.basename(spec.overlay_chain[-1][0]) if spec.overlay_chain else ""
-        macs = [mac for mac in wanted.macs if mac not in domain_read.derived_macs(instance.uid)]
-        options = [field for field in UNASKED if getattr(spec, field)]
-        options += domain_interface.words(spec.interfaces)
-        return mark.Mark(
-            fleet=self.fleet, name=instance.name, uid=instance.uid, created_at=created_at, host=self.host, generation=domain_xml.generation(spec),
-            base=base, seed=wanted.seed_hash, macs=" ".join(macs), options=" ".join(options))
-
-    def _chain(self, overlay, known=()):
-        """((path, format), …) of all files below an overlay, down to the one that has none below it; () where that cannot be told. An operator's
-        snapshots make it longer than our own overlay on its base, and one that is written too short cuts the guest's disk off.
-
-        known: what the definition says, for files that no pool shows.
-        """
-        found = []
-        while overlay is not None and overlay.backing_path:
-            path = overlay.backing_path
-            if path in [one for one, _format in found]:
-                return ()
-            found.append((path, overlay.backing_format or "qcow2"))
-            overlay = self._files.get(path)
-            if overlay is None and not _ends_in_a_base(found):
-                paths = [one for one, _format in known]
-                return tuple(found) + tuple(known[paths.index(path) + 1:]) if path in paths else ()
-        return tuple(found)
-
     # -- change
-
-    def _present_spec(self, target):
-        """The wanted specification of an instance that is there: what it does not ask for stays as the domain has it."""
-        instance, wanted = target.instance, self.wanted[target.instance.uid]
-        have = domain_read.read_spec(target.domain.xml or target.domain.live_xml)
-        virt_type = have.virt_type if wanted.virt_type == "auto" else wanted.virt_type
-        return domain_xml.DomainSpec(
-            name=instance.domain, uuid=instance.uid, memory=wanted.memory, vcpus=wanted.vcpus,
-            cpu_mode=effective_cpu_mode(wanted.cpu_mode, virt_type), machine=wanted.machine or have.machine, arch=have.arch,
-            firmware=wanted.firmware, virt_type=virt_type, overlay_path=target.disk,
-            overlay_chain=self._chain(target.overlay, have.overlay_chain) or have.overlay_chain, seed_path=have.seed_path or target.seed_detached,
-            interfaces=wanted.interfaces, former_macs=former(target.domain, "macs"), former_options=former(target.domain, "options"), **wanted.devices)
 
     def _plan_change(self, seen, target):
         instance, wanted, domain = target.instance, self.wanted[target.instance.uid], target.domain
@@ -286,7 +229,7 @@ class DomainPlan(DomainRequest):
                 self.context.warn(f"The overlay {name} of instance {instance.domain} is not there.")
         elif target.overlay is None:
             raise no_overlay(target, PERMANENT, "replace")
-        elif target.overlay.pool != self.pool or not _ends_in_a_base(job.spec.overlay_chain):
+        elif target.overlay.pool != self.pool or not ends_in_a_base(job.spec.overlay_chain):
             raise Kvm2Error(
                 PERMANENT, "replace", f"instance {instance.domain}", "its overlay has no base in this pool",
                 "Run kvm2_overlay with replace: true, then this with the overlay it returns.")
@@ -357,7 +300,3 @@ class DomainPlan(DomainRequest):
                 CONFLICT, "start", f"domain {domain.name}",
                 f"its managed save has the disks {saved.overlay_path} and {saved.seed_path}, and its definition {defined.overlay_path} and "
                 f"{defined.seed_path}", f"Something redefined it by hand. Drop the saved memory: virsh managedsave-remove {domain.name}; then run again.")
-
-
-def _ends_in_a_base(chain):
-    return bool(chain) and names.parse_base(os.path.basename(chain[-1][0])) is not None

@@ -9,7 +9,7 @@ from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from .._policy.plan import Action
 from . import change, converge, deletion, holds, looks, power, starting, waiting
 from .domain_result import DomainResult
-from .undoing import undone_by
+from .undoing import after_undoing, undone_by
 
 
 class DomainSteps(DomainResult):
@@ -109,9 +109,8 @@ class DomainSteps(DomainResult):
             hypervisor, {uid: target.instance.domain for uid, target in stopping.items()}, self.params["stop"]["mode"], self.stop_timeout)
         for uid, error in outcome.items():
             if error is not None:
-                self.context.failed(stopping[uid].instance.name, error)
-                if uid in self._changes:
-                    change.undo(hypervisor, self._changes[uid])
+                undos = [lambda moved=self._changes[uid]: change.undo(hypervisor, moved)] if uid in self._changes else ()
+                self.context.failed(stopping[uid].instance.name, after_undoing(error, *undos))
             else:
                 self._did(plan, stopping[uid])("stop", "domain")
 
@@ -123,10 +122,13 @@ class DomainSteps(DomainResult):
         if domain is None or not domain.active:
             # Something may have stopped it since it was seen, and then a change goes on from there.
             return moved is None
-        self.context.guard(target.instance.name, lambda: _refuse_to_lose(domain, "stop"))
-        if moved is not None and not self._went_well(target):
-            change.undo(hypervisor, moved)
-        return self._went_well(target)
+        try:
+            _refuse_to_lose(domain, "stop")
+        except Kvm2Error as error:
+            undos = () if moved is None else (lambda: change.undo(hypervisor, moved),)
+            self.context.failed(target.instance.name, after_undoing(error, *undos))
+            return False
+        return True
 
     def _power_on(self, hypervisor, plan, target, leases):
         job, did = self._jobs[target.instance.uid], self._did(plan, target)

@@ -13,8 +13,8 @@ from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import FILE_POOLS, Inventory
 from .._policy.plan import Action, Plan
 from .._policy.units import parse_count, parse_duration
-from . import bases, deletion
-from .deletion import Doomed
+from . import bases, belongings, deletion
+from .belongings import Doomed
 from .pools import look_around, shared_storage
 from .service import Service
 
@@ -88,7 +88,7 @@ class GcService(Service):
         actions = []
         for item in found.instances:
             doomed = _doomed(item)
-            for act, what, name in deletion.predicted(seen.inventory, doomed, by_uuid.get(item.uid), seen.removes_logs):
+            for act, what, name in belongings.predicted(seen.inventory, doomed, by_uuid.get(item.uid), seen.removes_logs):
                 actions.append(_action(act, what, name, item.reason, doomed.name))
         actions.extend(_action("delete", item.what, item.name, item.reason) for item in found.volumes)
         for old in found.bases:

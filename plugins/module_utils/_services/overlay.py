@@ -18,6 +18,7 @@ from . import bases, overlay_absent, overlay_making
 from .instances import Instance, domain_of, is_being_deleted, parse_instances
 from .pools import look_around, usable_pool
 from .service import Service
+from .undoing import after_undoing
 
 _LARGEST_TABLE = 32 * 1024 ** 2
 
@@ -250,9 +251,9 @@ class OverlayService(Service):
                 self.context.did(action)
             return
         for action, volume in created:
-            hypervisor.delete_volume(self.pool, volume.name)
             failed.add(action.instance)
-            self.context.failed(action.instance, self._retired())
+            self.context.failed(action.instance, after_undoing(
+                self._retired(), lambda name=volume.name: hypervisor.delete_volume(self.pool, name)))
         for target in taken:
             failed.add(target.instance.name)
             self.context.failed(target.instance.name, self._retired())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .._policy import volume_xml
 from .._policy.errors import TRANSIENT, Kvm2Error
 from . import bases, creating
+from .undoing import undone_by
 
 
 def create(hypervisor, pool, name, base, capacity):
@@ -26,12 +27,9 @@ def create_checked(hypervisor, pool, name, base_name, capacity):
     """All three steps for one overlay on the base of that volume name; where the record went meanwhile the overlay goes too."""
     base = bases.the_published(hypervisor, pool, base_name)
     volume = create(hypervisor, pool, name, base, capacity)
-    try:
+    with undone_by(lambda: hypervisor.delete_volume(pool, name)):
         if not bases.is_published(hypervisor, pool, base.name):
             raise retired(base_name, pool)
-    except BaseException:
-        hypervisor.delete_volume(pool, name)
-        raise
     return volume
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .._policy import names, seed, volume_xml
 from .._policy.errors import CONFLICT, TRANSIENT, Kvm2Error
 from . import creating
+from .undoing import undone_by
 
 
 def _render(name, wanted):
@@ -19,12 +20,9 @@ def make(hypervisor, pool, name, wanted):
     """Create the seed volume; returns its model.Volume. On any error the volume is deleted again."""
     data = _render(name, wanted)
     volume = creating.create_volume(hypervisor, pool, name, volume_xml.seed_volume(name, len(data)))
-    try:
+    with undone_by(lambda: hypervisor.delete_volume(pool, name)):
         hypervisor.upload(pool, name, [data], len(data))
         check(hypervisor, pool, name, wanted)
-    except BaseException:
-        hypervisor.delete_volume(pool, name)
-        raise
     return volume
 
 

@@ -12,23 +12,36 @@ from .._policy.errors import Kvm2Error
 
 
 @contextlib.contextmanager
-def undone_by(*undos):
+def undone_by(*undos, unless=None, also_ended=True):
     """Where the block fails, the functions are called, each of them whatever came of the others. The failure of the block is the one that is
-    reported; it tells what could not be taken back."""
+    reported; it tells what could not be taken back.
+
+    unless: a function of the failure, which tells that there is nothing to take back.  also_ended: also where the run ends in the middle, and not only
+    after a Kvm2Error; without it somebody outside takes all back then.
+    """
     try:
         yield
     except Kvm2Error as error:
-        raise _with_leftovers(error, undos) from error
+        if unless is not None and unless(error):
+            raise
+        told = after_undoing(error, *undos)
+        if told is error:
+            raise
+        raise told from error
     except EndedEarly as ended:
-        ended.error = _with_leftovers(ended.error, undos)
+        if also_ended:
+            ended.error = after_undoing(ended.error, *undos)
         raise
     except BaseException:
-        _call(undos)
+        if also_ended:
+            _call(undos)
         raise
 
 
-def _with_leftovers(error, undos):
-    left = _call(undos)
+def after_undoing(error, *undos):
+    """The Kvm2Error, once the functions were called: it tells what could not be taken back."""
+    # What was tried inside already is told once.
+    left = [message for message in _call(undos) if message.rstrip(".") not in error.cause]
     if not left:
         return error
     return Kvm2Error(error.kind, error.act, error.object, f"{error.cause}. Left behind for the collector: {' '.join(left)}", error.hint, error.code)

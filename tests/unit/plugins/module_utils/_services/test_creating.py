@@ -72,4 +72,37 @@ def test_the_first_failure_is_told_where_the_deletion_fails_too():
     hypervisor.fail_at("delete_volume", 1, LOST)
     with pytest.raises(Kvm2Error) as caught:
         creating.create_volume(hypervisor, "default", "x.raw", XML)
-    assert caught.value is full
+    assert caught.value.code == full.code and caught.value.kind == full.kind == "quota"
+    assert caught.value.cause == f"{full.cause}. Left behind for the collector: {LOST.message}".rstrip(".")
+
+
+@pytest.mark.parametrize(("make", "fails"), [
+    (domain, "upload"), (lambda hypervisor: domain(hypervisor, user_data="#!a\n", on_change="replace"), "upload"),
+    (lambda hypervisor: domain(hypervisor, user_data="#!a\n", on_change="replace"), "create_volume"),
+], ids=["seed", "seed of a replacement", "overlay of a replacement"])
+def test_a_deletion_that_fails_hides_no_failure_and_is_told_once(hypervisor, make, fails, request):
+    if "replacement" in request.node.name:
+        assert not domain(hypervisor).failed
+    hypervisor.forget_calls()
+    hypervisor.fail_at(fails, 1, Kvm2Error("permanent", "write", "the volume", "this went wrong first", "Mend it."))
+    for nth in range(1, 9):
+        hypervisor.fail_at("delete_volume", nth, LOST)
+    failed = make(hypervisor)
+    assert failed.error["kind"] == "permanent" and "this went wrong first" in failed.msg
+    assert failed.msg.count("Left behind for the collector") == failed.msg.count("End of file") == 1
+
+
+@pytest.mark.parametrize("operation", ["upload", "download", "define"])
+def test_a_change_that_ends_in_the_middle_is_taken_back_by_its_run_alone(hypervisor, operation):
+    domain(hypervisor)
+    before = own(hypervisor)
+    hypervisor.forget_calls()
+
+    def end(*_arguments):
+        raise EndedEarly(LOST)
+    hypervisor.hook(operation, end, when="before", nth=1)
+    failed = domain(hypervisor, user_data="#!a\n", on_change="replace")
+    assert failed.failed and own(hypervisor) == before
+    gone = [call.args[1] for call in hypervisor.calls if call.operation == "delete_volume"]
+    # Whoever was making a seed deletes it at once, and the run all that there is.
+    assert gone and max(gone.count(name) for name in gone) == (2 if operation == "upload" else 1)

@@ -595,16 +595,35 @@ def test_a_replacement_of_one_with_a_snapshot_is_made_on_its_base(hypervisor):
 def test_a_removal_of_one_with_a_snapshot_says_how_to_merge_it(hypervisor):
     _base, had, taken = snapshotted(hypervisor)
     failed = domain(hypervisor, state="absent")
-    assert failed.failed and "external snapshot (merge it: virsh blockcommit edge.one vda --active --shallow --pivot)" in failed.msg
+    assert failed.failed and "external snapshot (merge it: virsh blockcommit edge.one vda --active --shallow --pivot --delete)" in failed.msg
     assert {had, taken} <= set(files(hypervisor)) and hypervisor.domain(UID).active
 
 
-def test_one_below_whose_disk_is_what_no_pool_shows_is_redefined_with_what_its_definition_says(hypervisor):
+def moved_below(hypervisor, folder):
+    """The overlay below a snapshot lies in another folder."""
     base, had, taken = snapshotted(hypervisor, running=False)
     hypervisor.machine.remove_file(f"{POOL}/{taken}")
-    hypervisor.machine.put_image(f"{POOL}/{taken}", backing_path=f"/srv/elsewhere/{had}", backing_format="qcow2")
-    xml = hypervisor.domain(UID).xml.replace(f"{POOL}/{had}", f"/srv/elsewhere/{had}")
-    hypervisor.define(xml)
+    hypervisor.machine.put_image(f"{POOL}/{taken}", backing_path=f"{folder}/{had}", backing_format="qcow2")
+    hypervisor.machine.put_image(f"{folder}/{had}", backing_path=f"{POOL}/{base}", backing_format="qcow2")
+    hypervisor.define(hypervisor.domain(UID).xml.replace(f"{POOL}/{had}", f"{folder}/{had}"))
+    return base, had
+
+
+@pytest.mark.parametrize(("pool", "error"), [
+    ("active", None), ("gone", ("transient", "its backing file /srv/second/{0} has gone from pool second")),
+    ("inactive", ("permanent", "its backing file /srv/second/{0} is in no active pool, so it cannot be seen. Start its pool")),
+    ("none", ("permanent", "its backing file /srv/second/{0} is in no active pool"))])
+def test_a_file_below_its_disk_is_seen_in_whichever_pool_it_lies(hypervisor, pool, error):
+    if pool != "none":
+        hypervisor.machine.add_pool("second", "/srv/second")
+    base, had = moved_below(hypervisor, "/srv/second")
+    if pool == "gone":
+        hypervisor.machine.remove_file(f"/srv/second/{had}")
+    hypervisor.machine.pools.get("second", hypervisor.machine.pools["default"]).active = pool != "inactive"
     assert not domain(hypervisor, on_change="report", state="defined", memory="144MiB").changed
-    domain(hypervisor, on_change="redefine", state="defined", memory="144MiB")
-    assert chain(hypervisor) == [had, base]
+    for given in ({"on_change": "redefine", "state": "defined"}, {"on_change": "restart"}):
+        done = domain(hypervisor, memory="144MiB", **given)
+        assert done.failed is (error is not None), getattr(done, "msg", "")
+        if error is not None:
+            assert done.error["kind"] == error[0] and error[1].format(had) in done.msg
+        assert chain(hypervisor) == [had, base] and hypervisor.domain(UID).active is (error is None and given["on_change"] == "restart")
