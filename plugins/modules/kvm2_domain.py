@@ -477,8 +477,8 @@ options:
       - What may happen to an instance that is there and differs from what is declared.
       - V(report) changes nothing and lists the drift.
       - V(redefine) lets the persistent definition follow. A running or saved guest goes on, and what waits for its restart is listed as
-        pending. A seed that was detached comes back: the one that the guest has or, for a guest that is off, the only one of the instance that is
-        left beside its overlay, where it is the one that is asked for. A guest that is off is not started without its seed.
+        pending. A seed that was detached comes back. It is the one that the guest has or, for a guest that is off, the only one of the instance
+        that is left beside its overlay, where it is the one that is asked for. A guest that is off is not started without its seed.
       - V(restart) also restarts where something is pending, and drops a managed save for it. A seed that differs, has vanished or
         cannot come back is made anew under another name and with another C(instance-id), so that cloud-init runs again over the same disk.
       - V(replace) also takes a fresh overlay, together with a fresh seed, where overlay or seed need it. The overlay is the one given as
