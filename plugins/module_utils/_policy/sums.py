@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import posixpath
 import re
 
@@ -85,5 +84,6 @@ def _nearby(text, file_name, algorithm, entries):
     listed = sorted({name for name, _digits in entries})
     if not listed:
         return f"It holds no {algorithm} checksums at all; check its URL."
+    import difflib
     near = difflib.get_close_matches(file_name, listed, _SHOWN, 0.4) or listed[:_SHOWN]
     return f"Check the file's name; it lists {len(listed)} names, such as {', '.join(near)}."

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from .errors import InvalidInput
 
@@ -37,6 +36,15 @@ def _text(value):
     return value.strip() if isinstance(value, str) else None
 
 
+def _exact(number):
+    """What a _NUMBER stands for; nothing of it is rounded."""
+    if "." not in number:
+        return int(number)
+    # Most texts have no point, and loading this takes longer than all that is done here.
+    from fractions import Fraction
+    return Fraction(number)
+
+
 def _shown(value):
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -56,7 +64,7 @@ def parse_size(text, what, allow_zero=False):
         raise InvalidInput(obj, "it has no unit", _SIZE_HINT)
     if unit not in _SIZES:
         raise InvalidInput(obj, f"{unit} is not a known unit", _SIZE_HINT)
-    size = int(Fraction(number) * _SIZES[unit])
+    size = int(_exact(number) * _SIZES[unit])
     if size == 0 and not allow_zero:
         raise InvalidInput(obj, "it is less than one byte", "Give a size above zero.")
     if size > _MAX_SIZE:
@@ -72,12 +80,12 @@ def parse_duration(text, what):
     obj = f"{what} {_shown(text)}"
     plain = _text(text) or ""
     if re.fullmatch(_NUMBER, plain):
-        seconds = Fraction(plain)
+        seconds = _exact(plain)
     else:
         match = _DURATION_RE.fullmatch(plain)
         if not plain or match is None:
             raise InvalidInput(obj, "it is not a duration", _DURATION_HINT)
-        seconds = sum(Fraction(number) * _SECONDS[unit] for number, unit in zip(match.groups(), "dhms") if number)
+        seconds = sum(_exact(number) * _SECONDS[unit] for number, unit in zip(match.groups(), "dhms") if number)
     if seconds > _MAX_SECONDS:
         raise InvalidInput(obj, "it is longer than a hundred years", _DURATION_HINT)
     return float(seconds)
@@ -88,7 +96,7 @@ def _parse_percent(text, obj):
     if not text.endswith("%"):
         return None
     number = text[:-1].rstrip()
-    if not re.fullmatch(_NUMBER, number) or Fraction(number) > 100:
+    if not re.fullmatch(_NUMBER, number) or _exact(number) > 100:
         raise InvalidInput(obj, "it is not a percentage", "Write a number from 0 to 100 before the % sign, such as 5%.")
     return float(number)
 

@@ -18,7 +18,7 @@ print(*sys.modules)
 """
 # Of an import, of a collection, of failures, of domains, and of kvm2_pool_check.
 LATER = (
-    "ansible.module_utils.urls", *(OURS + name for name in (
+    "ansible.module_utils.urls", "difflib", "fractions", *(OURS + name for name in (
         "_host.fetch", "_host.source", "_host.spool", "_host.streaming", "_host.beside", "_host.decompress", "_host.python_libraries", "_host.host_files",
         "_host.console_log", "_host.daemon_limits", "_host.qemu_img", "_services.image_import", "_services.image_content", "_services.image_source",
         "_policy.qcow2", "_policy.image_kinds", "_policy.references", "_policy.packages", "_policy.mark", "_policy.space", "_policy.domain_spec",
