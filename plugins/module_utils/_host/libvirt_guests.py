@@ -9,7 +9,7 @@ from .._policy.model import Address
 from . import classify
 from .libvirt_connection import libvirt
 from .libvirt_domains import DomainCalls
-from .reopening import reads, writes
+from .reopening import reads
 
 _SOURCES = {"lease": 0, "agent": 1, "arp": 2}
 
@@ -77,7 +77,8 @@ class GuestCalls(DomainCalls):
         # An agent may know of no interface, and one that forbids this question is taken for none.
         return self._interfaces(uuid, "agent")[0] is not None
 
-    @writes
+    # The bound is the same, however often it is set: a wait goes on over another connection.
+    @reads
     def bound_agent(self, uuid, seconds):
         try:
             # No step of the work: a bound is taken back also where the work has to end.

@@ -102,6 +102,12 @@ def test_a_read_goes_on_over_another_connection(hypervisor, opened, breaks, reas
     assert hypervisor.domain(UUID).name == "test" and len(opened) == 3
 
 
+def test_the_bound_of_an_agent_is_set_over_another_connection(hypervisor, opened, breaks):
+    calls = breaks(libvirt.virDomain, "agentSetResponseTimeout", 1)
+    hypervisor.bound_agent(UUID, 5)
+    assert len(calls) == 2 and len(opened) == 2
+
+
 def test_a_change_is_never_repeated_and_what_follows_goes_on(hypervisor, opened, breaks):
     calls = breaks(libvirt.virDomain, "destroy", 1)
     error = lost(hypervisor.destroy, UUID)
