@@ -117,7 +117,8 @@ class Hasher(Beside):
     returned, None where the path names another file by then; done are the bytes.
 
     How far the file is filled the filesystem tells: what was allocated and is not written yet is a hole. Nothing leans on its being right: what is
-    read too early is another digest, as is everything else that is not what was meant, and only the right digest says anything.
+    read too early is another digest, as is everything else that is not what was meant, and only the right digest says anything. Each byte was read
+    after it was written, in the file that has the name at the end; what is changed behind a reader no reading back sees, whenever it is done.
     """
 
     # Bytes kept from the first that is not written yet, more than is ever written half.
