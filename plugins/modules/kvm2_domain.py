@@ -744,7 +744,7 @@ instances:
       type: str
       sample: /var/log/libvirt/qemu/kvm2-edge.proxy-01-0b0d2f1c-2a4d-5f2e-9c56-2f0c6f2f7f11.console
     drift:
-      description: How the instance differs from what is declared and was left as it is, or waits for a restart.
+      description: How the instance differs from what is declared and was left as it is, or waits for a restart. Check mode gives what would be left.
       returned: always
       type: list
       elements: dict

@@ -42,9 +42,13 @@ class Drift:
         return {"field": self.field, "have": self.have, "want": self.want, "needs": self.needs}
 
 
+# Of a disk that somebody took out of the definition: what there is, and what is wanted.
+DETACHED = ("no disk of ours", "a disk in the definition")
+
+
 @dataclass(frozen=True)
 class Decision:
-    """status: present (the domain's), missing (the domain's, but its file has gone), taken, created.  grow_to: bytes or None."""
+    """status: present (the domain's), missing (the domain's, but its file has gone or it was detached), taken, created.  grow_to: bytes or None."""
 
     status: str
     name: Optional[str]
@@ -76,10 +80,12 @@ def same_base(one, other, digests):
 
 
 def keep(volume, path, capacity, asked, base, have_base, digests, obj, saved=False):
-    """Decision about the overlay that the instance's domain references; volume is None where its file has gone.
+    """Decision about the overlay that the instance's domain references; volume is None where its file has gone, path where the domain names none.
 
     saved: a guest saved in its midst knows the disk as large as it is, and could not be told of another size.
     """
+    if path is None:
+        return Decision("missing", None, drift=(Drift("overlay", *DETACHED, "replace"),), why="it was detached from the domain")
     if volume is None:
         return Decision("missing", None, drift=(Drift("overlay", path, "a file that exists", "replace"),), why="its file has gone")
     if asked is not None and volume.capacity > capacity:

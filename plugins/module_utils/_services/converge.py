@@ -22,6 +22,8 @@ REPLACE = (
     "Run kvm2_overlay with replace: true, then kvm2_domain with the overlay it returns and on_change: replace; "
     "or delete the instance (state: absent) and create it again.")
 
+NEW_SEED = "Set on_change to restart: then it gets a new one."
+
 
 @dataclass(frozen=True)
 class Job:
@@ -174,7 +176,7 @@ def attach_seed_again(hypervisor, job, domain):
 def check_seed_there(hypervisor, job):
     if job.seed is not None and hypervisor.volume(job.pool, job.seed) is None:
         raise Kvm2Error(
-            CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it has gone", "Set on_change to restart: then it gets a new one.")
+            CONFLICT, "use", f"seed {job.seed} of {job.instance.domain}", "it has gone", NEW_SEED)
 
 
 def fresh(hypervisor, job):

@@ -14,7 +14,7 @@ from .._policy.errors import CONFLICT, PERMANENT, QUOTA, Kvm2Error
 from .._policy.plan import Action, Plan
 from . import belongings, change, converge
 from .belongings import Doomed
-from .domain_view import drift_of, is_detached, no_overlay, predicted_overlay, waiting
+from .domain_view import drift_of, is_detached, no_overlay, no_seed, predicted_overlay, waiting
 from .domain_wanted import DomainWanted, ends_in_a_base
 
 # A guest that is resumed into less would be paused again at once.
@@ -282,6 +282,8 @@ class DomainPlan(DomainWanted):
     def _check_seed(self, target):
         """Without its seed a guest takes itself for another one."""
         domain, comes_back = target.domain, target.seed_detached is not None
+        if target.seed_gone:
+            raise no_seed(target)
         if mark.of_domain(domain).seed and is_detached(domain, "seed") and not (comes_back and self.on_change != "report"):
             raise Kvm2Error(
                 CONFLICT, "start", f"domain {domain.name}", "its seed was detached from its definition",

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
-from .._policy import addresses, domain_read, mark
+from .._policy import addresses, domain_read, domain_xml, mark
+from .._policy.errors import Kvm2Error
 from . import change, waiting
 from .domain_plan import DomainPlan
 from .domain_view import address_of, domain_shown, drift_of, state_of
@@ -35,7 +37,7 @@ class DomainResult(DomainPlan):
                 overlay, seed_name = os.path.basename(defined.overlay_path or "") or None, os.path.basename(defined.seed_path or "") or None
             base = os.path.basename(job.spec.overlay_chain[-1][0]) if job.spec.overlay_chain else None
             if domain is not None and target.there:
-                drift = self._drift_now(target, domain, job)
+                drift = self._drift_now(target, self._predicted_domain(target, plan, job) if predicted else domain, job)
         state = self._predicted_state(target, plan, known) if predicted else state_of(domain, known)
         actions = plan.of(instance.name).as_list() if predicted else [
             action.as_dict() for action in self.context.done if action.instance == instance.name]
@@ -66,6 +68,19 @@ class DomainResult(DomainPlan):
         parsed = mark.of_domain(domain)
         return self._hold_of(target) if predicted else getattr(parsed, "hold", "")
 
+    def _predicted_domain(self, target, plan, job):
+        """The model.Domain of an instance that is there, as it is once the plan is done."""
+        domain, acts = target.domain, {action.act for action in plan.of(target.instance.name).actions}
+        if acts & {"redefine", "replace"}:
+            # One that is refused fails the run, not its prediction.
+            with suppress(Kvm2Error):
+                domain = replace(domain, persistent=True, xml=domain_xml.update(domain.xml or domain.live_xml, job.spec, mark.to_element(job.mark)))
+        if "stop" in acts or ("start" in acts and domain.active):
+            domain = replace(domain, live_xml=None)
+        if "drop" in acts:
+            domain = replace(domain, saved_xml=None)
+        return domain
+
     def _drift_now(self, target, domain, job):
         """How the domain differs as it is now, which a restart or a replacement may have changed."""
         moved, instance = self._changes.get(target.instance.uid), target.instance
@@ -76,6 +91,9 @@ class DomainResult(DomainPlan):
             # What was given was used, or had to be made anew for the seed's sake.
             instance = replace(instance, options={**instance.options, "overlay": None})
             overlay, seed_gone = target.replacement or target.overlay, None if moved.new_seed else seed_gone
+            if moved.new_overlay and overlay is None:
+                # Only predicted, as its volume is.
+                disk = None
         found = replace(target, instance=instance, domain=domain, overlay=overlay, disk=disk, seed_gone=seed_gone)
         return drift_of(found, job.spec, job.wanted, self.host)
 

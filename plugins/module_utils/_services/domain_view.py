@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
 from .._policy import domain_read, domain_xml, mark, names, overlays
-from .._policy.errors import Kvm2Error
+from .._policy.errors import CONFLICT, Kvm2Error
 from .._policy.model import Domain, Inventory, Pool, Volume
 from .._policy.xml import parse
 from . import converge
 from .instances import Instance
 from .requirements import HostSide
 
-# Of a disk that somebody took out of the definition: what there is, and what is wanted.
-_DETACHED = ("no disk of ours", "a disk in the definition")
+_START_POOL = "Start its pool, or move it to one."
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def drift_of(target, spec, wanted, host):
         if host and parsed.host != host:
             found.append(_drift(overlays.Drift("mark.host", parsed.host, host, "redefine")))
         if parsed.seed and detached:
-            found.append(_drift(overlays.Drift("seed", *_DETACHED, "redefine" if target.seed_detached else "restart")))
+            found.append(_drift(overlays.Drift("seed", *overlays.DETACHED, "redefine" if target.seed_detached else "restart")))
         if parsed.seed and parsed.seed != wanted.seed_hash and (target.seed_detached or not detached):
             found.append(_drift(overlays.Drift("seed", parsed.seed, wanted.seed_hash, "restart")))
     if target.seed_gone:
@@ -92,9 +91,9 @@ def drift_of(target, spec, wanted, host):
     if target.overlay is None and target.disk:
         found.append(_drift(overlays.Drift("overlay", target.disk, _file_wanted(target, target.disk), "replace")))
     elif target.disk is None and not target.given and is_detached(domain, "overlay"):
-        found.append(_drift(overlays.Drift("overlay", *_DETACHED, "replace")))
+        found.append(_drift(overlays.Drift("overlay", *overlays.DETACHED, "replace")))
     if target.given:
-        found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk or "") or _DETACHED[0], target.given, "replace")))
+        found.append(_drift(overlays.Drift("overlay", os.path.basename(target.disk or "") or overlays.DETACHED[0], target.given, "replace")))
     return found
 
 
@@ -129,10 +128,18 @@ def no_overlay(target, kind, act):
     """The error of what needs the overlay of a domain that has none, or one whose file cannot be used."""
     cause, hint = f"its overlay {target.disk} has gone", converge.REPLACE
     if target.disk is None:
-        cause = "it names no disk of ours as its overlay"
+        cause, hint = "it names no disk of ours as its overlay", f"Where it was detached by hand, attach it again with virsh attach-disk. Else: {hint}"
     elif target.disk in target.unseen:
-        cause, hint = f"its overlay {target.disk} is in no active pool, so it cannot be seen", "Start its pool, or move it to one."
+        cause, hint = f"its overlay {target.disk} is in no active pool, so it cannot be seen", _START_POOL
     return Kvm2Error(kind, act, f"domain {target.instance.domain}", cause, hint)
+
+
+def no_seed(target):
+    """The error of what needs the seed of a domain whose seed's file cannot be used."""
+    cause, hint = f"its seed {target.seed_gone} has gone", converge.NEW_SEED
+    if target.seed_gone in target.unseen:
+        cause, hint = f"its seed {target.seed_gone} is in no active pool, so it cannot be seen", _START_POOL
+    return Kvm2Error(CONFLICT, "start", f"domain {target.instance.domain}", cause, hint)
 
 
 def waiting(domain, spec):

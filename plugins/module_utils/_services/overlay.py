@@ -152,7 +152,9 @@ class OverlayService(Service):
             if self.asked[instance.uid] is None and target.volume is not None and capacity is not None:
                 # Left out it means as large as it is: a disk never gets smaller by being replaced.
                 capacity = max(capacity, target.volume.capacity)
-            why = "its file has gone" if target.volume is None else f"the one in use is on {os.path.basename(target.volume.backing_path or '') or 'no base'}"
+            why = "its file has gone" if target.disk else "it was detached from the domain"
+            if target.volume is not None:
+                why = f"the one in use is on {os.path.basename(target.volume.backing_path or '') or 'no base'}"
             decision = overlays.choose(target.candidates, capacity, "new", obj)
             decision = replace(decision, why=f"a replacement: {why}")
         elif target.domain is not None:

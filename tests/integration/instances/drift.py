@@ -67,6 +67,7 @@ def one_case(host, base, newer, kind, on_change):
     require(done.changed == bool(running or off) == bool(asked.writes), what, done.changed, asked.writes)
     for index, (wanted, drift) in enumerate(((running, running_drift), (off, off_drift))):
         require(acts(done.instances[index]["actions"]) == wanted, what, names[index], acts(done.instances[index]["actions"]))
+        require(predicted.instances[index]["drift"] == done.instances[index]["drift"], what, names[index], "check", predicted.instances[index]["drift"])
         require(fields(done, index) == [text for text in [drift.format(field)] if text], what, names[index], done.instances[index]["drift"])
     require(host.state("one").isActive() and not host.state("two").isActive(), what, "the power state is another one")
     again = host.quietly(f"{what}, again", lambda: host.domain(**given))

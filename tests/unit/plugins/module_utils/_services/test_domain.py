@@ -613,3 +613,34 @@ def test_check_mode_tells_what_is_done_for_the_others_where_one_fails(hypervisor
     assert predicted.failed and done.failed and predicted.changed and done.changed
     assert [error["item"] for error in predicted.errors] == [error["item"] for error in done.errors] == ["two"]
     assert sorted(acts(predicted)) == sorted(acts(done)) != []
+
+
+@pytest.mark.parametrize("on_change", ["report", "redefine", "restart", "replace"])
+@pytest.mark.parametrize("before", ["running", "saved", "stopped"])
+@pytest.mark.parametrize("change", [
+    {"memory": "256MiB"}, {"vcpus": 2}, {"user_data": "#!other\n"}, {"host": "hv9"}, {"networks": []}, {"memory": "256MiB", "user_data": "#!other\n"}])
+def test_check_mode_tells_the_drift_that_the_run_leaves(hypervisor, on_change, before, change):
+    domain(hypervisor)
+    if before == "saved":
+        hypervisor.machine.save("edge.one")
+    elif before == "stopped":
+        hypervisor.destroy(UID)
+    for state in ("defined", "running"):
+        given = dict(change, on_change=on_change, state=state, wait={"for": "none"})
+        told = domain(hypervisor, check=True, **given)
+        done = domain(hypervisor, **given)
+        assert not done.failed, done.msg
+        assert told.instances[0]["drift"] == done.instances[0]["drift"] and [one["act"] for one in told.actions] == [one["act"] for one in done.actions]
+
+
+@pytest.mark.parametrize("on_change", ["report", "redefine"])
+@pytest.mark.parametrize("given", [{}, {"memory": "256MiB"}])
+def test_a_guest_whose_seed_has_gone_is_not_started_and_check_mode_tells(hypervisor, on_change, given):
+    seed = domain(hypervisor, state="stopped").instances[0]["seed"]
+    hypervisor.machine.remove_file(f"{POOL}/{seed}")
+    hypervisor.forget_calls()
+    told = domain(hypervisor, check=True, on_change=on_change, **given)
+    failed = domain(hypervisor, on_change=on_change, **given)
+    assert told.failed and told.msg == failed.msg and f"its seed {POOL}/{seed} has gone. Set on_change to restart" in failed.msg
+    assert hypervisor.writes == []
+    assert not domain(hypervisor, on_change="restart", **given).failed and hypervisor.domain(UID).active

@@ -125,3 +125,17 @@ def test_an_overlay_that_was_detached_is_drift_and_needs_another_one(hypervisor)
     done = domain(hypervisor, on_change="replace", instances=given)
     assert not done.failed, done.msg
     assert done.instances[0]["drift"] == [] and done.instances[0]["overlay"] == given[0]["overlay"] != made["overlay"]
+
+
+@pytest.mark.parametrize("given", [{}, {"replace": True}])
+def test_kvm2_overlay_tells_a_detached_overlay_from_one_that_has_gone(hypervisor, given):
+    domain(hypervisor, state="stopped")
+    detach(hypervisor, "vda")
+    hypervisor.machine.advance(7200)
+    done = overlay(hypervisor, check=True, **given)
+    if given:
+        assert "a replacement: it was detached from the domain" in [action.get("why") for action in done.actions]
+    else:
+        assert done.overlays[0]["drift"] == [{"field": "overlay", "have": "no disk of ours", "want": "a disk in the definition", "needs": "replace"}]
+    refused = domain(hypervisor)
+    assert "it names no disk of ours as its overlay. Where it was detached by hand, attach it again with virsh attach-disk" in refused.msg
