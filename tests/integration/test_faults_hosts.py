@@ -83,9 +83,11 @@ def container_of(three):
 @contextlib.contextmanager
 def frozen_sshd(three):
     """The one that listens, and each that serves a connection."""
+    container = container_of(three)
+
     def send(name):
         each = f"for one in /proc/[0-9]*; do case $(cat $one/comm) in sshd*) kill -{name} ${{one#/proc/}};; esac; done"
-        subprocess.run(["podman", "exec", container_of(three), "sh", "-c", each], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["podman", "exec", container, "sh", "-c", each], check=True, stdout=subprocess.DEVNULL)
 
     send("STOP")
     try:
