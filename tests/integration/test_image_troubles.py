@@ -38,7 +38,9 @@ def address(hv1):
 
 
 def image(served, **more):
-    return {"egress.kvm2.kvm2_image": {"key": KEY, "url": served.url, "checksum": served.checksum, "format": "raw", "timeout": "5m", **more}}
+    """A server holds a transfer until all are there, on a busy machine longer than they would wait for it."""
+    patience = {"timeout": "5m", "fetch_timeout": "5m"}
+    return {"egress.kvm2.kvm2_image": {"key": KEY, "url": served.url, "checksum": served.checksum, "format": "raw", **patience, **more}}
 
 
 def results_of(hypervisors, folder, tasks):
