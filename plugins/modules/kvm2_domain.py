@@ -629,7 +629,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 instances:
-  description: The instances that did not fail, in the order of O(instances).
+  description:
+    - The instances, in the order of O(instances). One that failed is among them, as it is then, where the failure came after the plan was made; the
+      failures themselves are in C(errors).
   returned: always
   type: list
   elements: dict

@@ -59,10 +59,9 @@ options:
     type: str
   format:
     description:
-      - The format of the image.
+      - The format of the image, V(qcow2) where it is left out. With O(state=absent) bases of both formats are meant then.
     type: str
     choices: [qcow2, raw]
-    default: qcow2
   pool:
     description:
       - The storage pool, which has to be active and of the type C(dir), C(fs) or C(netfs).
@@ -367,7 +366,7 @@ ARGUMENTS = {
     "url": {"type": "str"},
     "src": {"type": "path"},
     "checksum": {"type": "str"},
-    "format": {"type": "str", "choices": ["qcow2", "raw"], "default": "qcow2"},
+    "format": {"type": "str", "choices": ["qcow2", "raw"]},
     "pool": {"type": "str", "default": "default"},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "headers": {"type": "dict"},

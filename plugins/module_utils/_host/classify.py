@@ -58,6 +58,8 @@ def classify(operation, code, os_error=0):
         return TRANSIENT, "Try again."
     if os_error in _FULL and code in (SYSTEM_ERROR, INTERNAL_ERROR):
         return QUOTA, "Free space in the pool, or use another pool."
+    if os_error == errno.EFBIG and code in (SYSTEM_ERROR, INTERNAL_ERROR):
+        return PERMANENT, "The pool's filesystem takes no file of that length: see whether that is what is meant."
     per_operation = _TABLE.get(operation, {})
     if code in per_operation:
         return per_operation[code]

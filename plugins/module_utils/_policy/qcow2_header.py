@@ -22,6 +22,9 @@ _END, _BACKING_FORMAT, _ENCRYPTION, _DATA_FILE_NAME = 0, 0xE2792ACA, 0x0537BE77,
 # QEMU's own limits.
 _MAX_L1_BYTES, _MAX_REFCOUNT_TABLE_BYTES, _MAX_BACKING_NAME = 32 * 1024 ** 2, 8 * 1024 ** 2, 1023
 _MAX_OFFSET = 1 << 56
+_MAX_SNAPSHOTS = 65536
+# What the table holds of each at least: the names and more come behind it.
+_LEAST_SNAPSHOT = 40
 
 
 class Malformed(Exception):
@@ -30,7 +33,8 @@ class Malformed(Exception):
 
 @dataclass(frozen=True)
 class Header:
-    """Offsets and sizes in bytes; tables_end is the first byte after the L1 and refcount tables: the least length of the file."""
+    """Offsets and sizes in bytes; tables_end is the first byte after the L1, refcount and snapshot tables: the least length of the
+    file."""
 
     version: int
     virtual_size: int
@@ -67,13 +71,14 @@ def parse_header(head):
         "refcount table", refcount_offset, refcount_clusters * cluster_size, cluster_size, _MAX_REFCOUNT_TABLE_BYTES)
     if refcount_clusters == 0:
         raise Malformed("it has no refcount table")
-    if snapshots and (snapshots_offset % cluster_size or not cluster_size <= snapshots_offset < _MAX_OFFSET):
-        raise Malformed(f"its snapshot table at byte {snapshots_offset} is impossible")
+    if snapshots > _MAX_SNAPSHOTS:
+        raise Malformed(f"its {snapshots} snapshots are more than QEMU allows")
+    snapshots_end = _check_table("snapshot table", snapshots_offset, snapshots * _LEAST_SNAPSHOT, cluster_size, _MAX_SNAPSHOTS * _LEAST_SNAPSHOT)
     backing_file = _backing_name(head, backing_offset, backing_size, header_length, cluster_size)
     extensions = _extensions(head, header_length, min(cluster_size, backing_offset or cluster_size))
     backing_format = extensions.get(_BACKING_FORMAT)
     return Header(
-        version, virtual_size, cluster_size, crypt_method, features, l1_offset, l1_entries, max(header_length, l1_end, refcount_end),
+        version, virtual_size, cluster_size, crypt_method, features, l1_offset, l1_entries, max(header_length, l1_end, refcount_end, snapshots_end),
         snapshots, backing_offset, backing_file, None if backing_format is None else backing_format.decode("utf-8", "replace"),
         data_file=_DATA_FILE_NAME in extensions, encrypted=_ENCRYPTION in extensions)
 

@@ -93,12 +93,13 @@ class ImageService(Service):
         pool = usable_pool(hypervisor, options.pool, options.exclusive)
         hypervisor.refresh_pool(options.pool)
         found = bases.published(
-            hypervisor, options.pool, hypervisor.volumes(options.pool), lambda name: name.key == options.key and name.format == options.format)
+            hypervisor, options.pool, hypervisor.volumes(options.pool), lambda name: name.key == options.key and options.format in (None, name.format))
         if not options.present and options.checksum is None and options.source_name is None:
             return Seen(pool, None, found)
         checksum = self._resolve(found)
-        identity = record.identity(options.key, options.format, str(checksum) if checksum else None, None if checksum else options.source_name)
-        matching = tuple(one for one in found if record.matches(identity, one.name, one.record))
+        pinned, source = str(checksum) if checksum else None, None if checksum else options.source_name
+        matching = tuple(
+            one for one in found if record.matches(record.identity(options.key, one.name.format, pinned, source), one.name, one.record))
         if options.present and options.refresh and checksum is None and matching:
             from . import image_source
             newest = record.choose(matching)

@@ -35,10 +35,12 @@ class Checksum:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What is asked for. max_virtual_size: bytes or None. fetch: how `url` is asked; fetch_sums: how the sums file is."""
+    """What is asked for.
+
+    format: None for both, where bases are retired. max_virtual_size: bytes or None. fetch: how `url` is asked; fetch_sums: how the sums file is."""
 
     key: str
-    format: str
+    format: Optional[str]
     pool: str
     url: Optional[str]
     src: Optional[str]
@@ -116,7 +118,7 @@ def parse(params, check_stop):
     if options.timeout <= 0:
         raise InvalidInput(f"fetch_timeout {params['fetch_timeout']!r}", "it must be longer than 0", "Give a duration such as 30s.")
     return ImageOptions(
-        key=key, format=params["format"], pool=params["pool"], url=url, src=src, checksum=checksum,
+        key=key, format=params["format"] or ("qcow2" if params["state"] == "present" else None), pool=params["pool"], url=url, src=src, checksum=checksum,
         present=params["state"] == "present", exclusive=params["exclusive"], sparse=params["sparse"], refresh=params["refresh"] == "if_modified",
         verify=params["verify"], max_virtual_size=None if largest == "none" else parse_size(largest, "max_virtual_size"),
         tmpdir=params["tmpdir"], mode=params["mode"], owner=params["owner"], group=params["group"], fetch=options, fetch_sums=_for_sums(options, checksum, url))

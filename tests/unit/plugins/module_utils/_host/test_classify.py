@@ -16,6 +16,7 @@ CASES = [
     ("refresh", 1, 0, "transient"),
     ("refresh", 55, 0, "permanent"),
     ("create-volume", 38, errno.ENOSPC, "quota"),
+    ("create-volume", 38, errno.EFBIG, "permanent"),
     ("create-volume", 38, errno.EDQUOT, "quota"),
     ("create-volume", 38, errno.ENAMETOOLONG, "permanent"),
     ("create-volume", 90, 0, "conflict"),

@@ -112,6 +112,9 @@ def test_content_counts_and_not_what_was_declared(data, declared, part):
     ({"l1_offset": 0}, "L1 table at byte 0"), ({"l1_offset": 3 * CLUSTER + 8}, "L1 table at byte"), ({"l1_offset": 1 << 60}, "L1 table at byte"),
     ({"refcount_offset": 0}, "refcount table at byte 0"), ({"refcount_clusters": 0}, "no refcount table"),
     ({"refcount_clusters": 2 ** 32 - 1}, "QEMU allows"), ({"snapshots": 1, "snapshots_offset": 5}, "snapshot table"),
+    ({"snapshots": 65537, "snapshots_offset": CLUSTER}, "65537 snapshots are more than QEMU allows"),
+    ({"snapshots": 1, "snapshots_offset": 1 << 40}, "its tables alone reach to byte"),
+    ({"snapshots": 65536, "snapshots_offset": 2 * CLUSTER}, "its tables alone reach to byte"),
     ({"l1_offset": 4 * CLUSTER}, "cut short"), ({"refcount_clusters": 5}, "cut short")])
 def test_a_header_that_is_unsound_or_needs_another_file_is_refused(changes, part):
     assert part in refused(image(**changes))

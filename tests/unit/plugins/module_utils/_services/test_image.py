@@ -176,6 +176,22 @@ def test_what_the_pool_gives_back_is_compared(hypervisor, image):
     assert failed.failed and "gave back other bytes" in failed.msg and published(hypervisor) == []
 
 
+@pytest.mark.parametrize("how", [{}, {"src": True}])
+@pytest.mark.parametrize(("asked", "left"), [({}, set()), ({"format": "raw"}, {"qcow2"}), ({"format": "qcow2"}, {"raw"})])
+def test_the_bases_of_a_key_are_retired_whatever_their_format(hypervisor, image, tmp_path, asked, left, how):
+    raw = tmp_path / "disk.raw"
+    raw.write_bytes(bytes(1024 ** 2))
+    made = {"qcow2": run_module("image", hypervisor, key="micro", src=image), "raw": run_module("image", hypervisor, key="micro", src=str(raw), format="raw")}
+    names = {kind: done.image["base"] for kind, done in made.items()}
+    if how:
+        # The one of that content alone.
+        asked, left = {**asked, "src": image}, {"raw"} if asked.get("format") != "raw" else {"qcow2", "raw"}
+    told = run_module("image", hypervisor, check=True, key="micro", state="absent", **asked)
+    done = run_module("image", hypervisor, key="micro", state="absent", **asked)
+    assert not done.failed and done.changed == (left != {"qcow2", "raw"}) and told.actions == done.actions
+    assert set(published(hypervisor)) == {names[kind] for kind in left}
+
+
 def test_a_used_base_is_not_retired(hypervisor, image):
     base = run_module("image", hypervisor, key="micro", src=image).image["base"]
     hypervisor.machine.put_image(f"{POOL}/anybody.qcow2", backing_path=f"{POOL}/{base}", backing_format="qcow2")
