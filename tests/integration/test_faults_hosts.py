@@ -51,17 +51,21 @@ def provision(strategy):
     return [{"hosts": "hypervisors", "gather_facts": False, "strategy": strategy, "roles": roles, "post_tasks": [{"name": "Note the end", **note}]}]
 
 
+def environment():
+    """For every run: a connection that persists keeps the options of the run that opened it."""
+    return dict(ansible_environment(), ANSIBLE_SSH_ARGS="-o ServerAliveInterval=5 -o ServerAliveCountMax=3", ANSIBLE_TIMEOUT="10")
+
+
 def run(three, folder, hosts, plays, *arguments):
     """({host: seconds until its end}, seconds until the end of all, the output)."""
     ends = folder / f"ends-{time.monotonic_ns()}"
     ends.mkdir()
     path = folder / "play.yml"
     path.write_text(json.dumps(plays), encoding="utf-8")
-    environment = dict(ansible_environment(), ANSIBLE_SSH_ARGS="-o ServerAliveInterval=5 -o ServerAliveCountMax=3", ANSIBLE_TIMEOUT="10")
     began = time.time()
     done = three.playbook(
         path, "--limit", f"{','.join(hosts)},localhost", *arguments, "--extra-vars", json.dumps({"ends": str(ends)}), check=False,
-        environment=environment)
+        environment=environment())
     whole = time.time() - began
     return {file.name: file.stat().st_mtime - began for file in ends.iterdir()}, whole, done.stdout
 
@@ -138,7 +142,8 @@ def test_a_fleet_is_provisioned_beside_a_frozen_hypervisor(three, tmp_path, froz
     fleet = ("-e", f"@{FLEET}", "-e", json.dumps({"test_change": change}))
 
     def remove():
-        three.playbook("egress.kvm2.decommission", "--limit", ",".join(everyone), *fleet, "-e", "proxy_fleet_remove_image=true")
+        more = ("-e", "proxy_fleet_remove_image=true")
+        three.playbook("egress.kvm2.decommission", "--limit", ",".join(everyone), *fleet, *more, environment=environment())
 
     try:
         alone, whole_alone, output = run(three, tmp_path, WELL, provision(strategy), *fleet)
