@@ -76,7 +76,8 @@ class Beside:
         self._filled.set()
 
     def wait(self, tell=storage.nothing):
-        """Return once all is done. tell(): called while it waits."""
+        """Return once all is done. tell(): called at its beginning, and while it waits."""
+        tell()
         self._thread.join(storage.LOOK)
         while self._thread.is_alive():
             self._check_stop()
