@@ -28,8 +28,8 @@ RELEASES = {
         # Its virt-xml-validate calls xmllint, which its package only suggests.
         Release("bookworm", "12", libvirt="9.0", extra=("libxml2-utils",)),
         Release("trixie", "13", libvirt="11.3"),
-        # The Release file of a release in the making can be past its date.
-        Release("forky", "14", libvirt="12", apt_options=('Acquire::Check-Valid-Until "false"',)),
+        # The Release file of a release in the making can be past its date. Its openssh-server brings no client, which qemu+ssh needs.
+        Release("forky", "14", libvirt="12", extra=("openssh-client",), apt_options=('Acquire::Check-Valid-Until "false"',)),
     )
 }
 DEFAULT = "trixie"
