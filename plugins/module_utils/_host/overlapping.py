@@ -43,7 +43,7 @@ class _Crew:
         # Only what has several objects to work for needs it.
         from concurrent.futures import ThreadPoolExecutor
         with ThreadPoolExecutor(number, "kvm2-overlap") as threads:
-            works = [threads.submit(self._work) for _ in range(number)]
+            works = [threads.submit(self._work) for _worker in range(number)]
         for work in works:
             # Raises what ended it.
             work.result()
