@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
@@ -22,3 +24,10 @@ sys.path.insert(0, str(place()))
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True)
+def result_untold(monkeypatch):
+    """A process tells one result, and whoever tells it keeps the word until the end. Here many tests share a process."""
+    from ansible_collections.egress.kvm2.plugins.module_utils._host import ending
+    monkeypatch.setattr(ending, "_LAST_WORD", threading.RLock())
