@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 
 from .._policy.errors import TRANSIENT, Kvm2Error
 from . import storage
@@ -19,7 +20,7 @@ SYNC_PATIENCE = 900.0
 LEFT_PATIENCE = 5.0
 
 
-class Beside:
+class Beside(ABC):
     """A thread that has a process of its own do the work, which is left behind where the storage stops answering.
 
     The file is kept open from the start. Use as a context manager; finish() says that the file is filled, and wait() raises what went wrong.
@@ -65,9 +66,9 @@ class Beside:
         except (OSError, storage.NoAnswer) as error:
             self._error = error
 
+    @abstractmethod
     def _work(self):
         """Do it, until _filled and what is to be done after that; at once to its end where _leave is set."""
-        raise NotImplementedError
 
     def _ask(self, name, *arguments):
         return self._worker.ask(self._patience, name, *arguments)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import re
 
-from . import domain_interface
+from . import domain_interface, names
 from .domain_edit import attribute
 from .domain_spec import EXTRA_PREFIX as PREFIX
 from .errors import InvalidInput
@@ -23,8 +22,6 @@ ALLOWED = (
 _FORBIDDEN = ("name", "uuid", "metadata", "alias", "domain", "devices", "boot")
 _OWN_TARGETS = ("vda", "vdb")
 _OWN_CHANNEL = "org.qemu.guest_agent.0"
-# libvirt takes the one of zeros for none, and makes one up.
-_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
 
 
 def check(text, obj, uuid):
@@ -59,7 +56,7 @@ def _disk_problem(element, _uuid):
 
 def _interface_problem(element, uuid):
     mac = domain_interface.mac_of(element)
-    if not _MAC_RE.fullmatch(mac):
+    if not names.is_mac_address(mac):
         return "it has no MAC address, so it would get another one each time", "Give it one: <mac address='52:54:00:…'/>."
     if mac in domain_interface.derived_macs(uuid):
         return f"the MAC address {mac} is that of an interface of the instance's own", "Give it another one."

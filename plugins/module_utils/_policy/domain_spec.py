@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from .errors import InvalidInput
-from .names import CONSOLE_LOGS
+from .names import CONSOLE_LOGS, is_mac_address
 
 # Begins the alias of a device that an operator gave as XML.
 EXTRA_PREFIX = "ua-kvm2-"
@@ -27,8 +27,6 @@ STANDARD_DEVICES = ("guest_agent", "serial_console", "rng")
 X86 = ("x86_64", "i686")
 
 MIB = 1024 ** 2
-# libvirt takes the one of zeros for none, and makes one up.
-_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
 # What an XML document can hold.
 _UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
@@ -141,7 +139,7 @@ def check(spec):
     for interface in spec.interfaces:
         if interface.kind not in KINDS or not interface.source:
             raise InvalidInput(obj, f"interface {interface.mac} names no network or bridge", "Give exactly one of network and bridge.")
-        if not _MAC_RE.fullmatch(interface.mac) or macs.count(interface.mac) > 1:
+        if not is_mac_address(interface.mac) or macs.count(interface.mac) > 1:
             raise InvalidInput(
                 obj, f"the MAC address {interface.mac} is malformed, multicast or used twice", "Leave mac out to have it derived.")
     texts = [spec.name, spec.machine, spec.arch, spec.emulator, spec.title, spec.overlay_path, spec.seed_path]

@@ -33,6 +33,8 @@ _LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 # uuid.UUID by itself also takes underscores, other scripts' digits and dashes anywhere.
 _ANY_UUID_RE = re.compile(r"[0-9a-f]{8}(-?)(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+# Not one of a group; and libvirt takes the one of zeros for none, and makes one up.
+_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}", re.ASCII)
 _BASE_RE = re.compile(rf"kvm2-base-(?P<key>{_LABEL})-(?P<id16>(?:u{_HEX}{{15}}|{_HEX}{{16}}))-{_NONCE}\.(?P<format>qcow2|raw)", re.ASCII)
 _INSTANCE_RE = re.compile(rf"kvm2-(?P<fleet>{_LABEL})\.(?P<name>{_LABEL})-(?P<uid>{_UUID})-{_NONCE}\.(?P<ext>qcow2|iso)", re.ASCII)
 
@@ -79,6 +81,11 @@ def mac_address(uid, index):
     """The MAC of an instance's interface number `index` (0, 1, …): always the same for the same instance."""
     digest = hashlib.sha256(f"{uid}/{index}".encode()).digest()
     return "52:54:00:" + ":".join(f"{byte:02x}" for byte in digest[:3])
+
+
+def is_mac_address(text):
+    """Is this, in lower case, an address that one interface can have?"""
+    return _MAC_RE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)

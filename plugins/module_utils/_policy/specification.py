@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Tuple
 
@@ -18,8 +17,6 @@ from .units import SMALLEST_MEMORY, parse_size
 OPTIONS = (
     "memory", "vcpus", "cpu_mode", "machine", "firmware", "virt_type", "networks", "user_data", "network_config", "meta_data", "autostart",
     "console_log", "on_crash", "watchdog", "cpu_tuning", "io_tuning", "xml_extra")
-# libvirt takes the one of zeros for none, and makes one up.
-_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
 _INTERFACE_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "virtio-transitional", "virtio-non-transitional")
 
 
@@ -100,7 +97,7 @@ def _interfaces(networks, instance, who):
         if len(kinds) != 1:
             raise InvalidInput(obj, "it names " + ("both a network and a bridge" if kinds else "neither a network nor a bridge"), "Give exactly one.")
         mac = (entry.get("mac") or names.mac_address(instance.uid, index)).lower()
-        if not _MAC_RE.fullmatch(mac):
+        if not names.is_mac_address(mac):
             raise InvalidInput(f"{obj} mac {entry['mac']!r}", "it is not the MAC address of an interface", "Leave mac out to have it derived.")
         model = entry.get("model") or "virtio"
         if model not in _INTERFACE_MODELS:
