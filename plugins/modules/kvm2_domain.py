@@ -618,6 +618,17 @@ EXAMPLES = r"""
       - name: proxy-02
         overlay: "{{ prepared.overlays[1].overlay }}"
 
+- name: Start both, asking the daemon for one after the other
+  egress.kvm2.kvm2_domain:
+    fleet: edge
+    memory: 2GiB
+    networks:
+      - network: default
+    max_requests: 1
+    instances:
+      - name: proxy-01
+      - name: proxy-02
+
 - name: Remove both, with their volumes
   egress.kvm2.kvm2_domain:
     fleet: edge

@@ -80,6 +80,11 @@ def test_snapshots_and_disks_that_are_detached(hv1):
 
 
 @pytest.mark.extended
+def test_several_that_start_together(hv1):
+    judge(run(hv1, "hv1", "overlapping.py"), 2)
+
+
+@pytest.mark.extended
 def test_vlans(hv1):
     judge(run(hv1, "hv1", "vlans.py"), 1)
 
@@ -89,5 +94,6 @@ def test_on_other_releases(other_release):
     judge(run(*other_release, "drift.py"), 28)
     judge(run(*other_release, "oddities.py"), 6)
     judge(run(*other_release, "snapshots.py"), 3)
+    judge(run(*other_release, "overlapping.py"), 2)
     judge(run(*other_release, "vlans.py"), 1)
     boot(*other_release)

@@ -7,11 +7,10 @@ written is not."""
 from __future__ import annotations
 
 import os
-import sys
 
 import libvirt
 from looking import shell
-from states import FLEET, FOLDER, acts, fields, ground, require
+from states import FLEET, FOLDER, acts, fields, require, run_parts
 
 OVER = f"{FLEET}.one"
 FOREIGN = "<domain type='qemu'><name>{name}</name>{uuid}{metadata}<memory>65536</memory><os><type>hvm</type></os></domain>"
@@ -173,16 +172,5 @@ def crashed(host, base):
     host.remove()
 
 
-PARTS = {part.__name__: part for part in (kept_as_they_are, somebody_elses, vanished, crashed, with_nvram, missing)}
-
-
-def main():
-    host = ground()
-    base = host.base()
-    for name in sys.argv[1:] or PARTS:
-        PARTS[name](host, base)
-        print(f"{name}: as it should be", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(kept_as_they_are, somebody_elses, vanished, crashed, with_nvram, missing)

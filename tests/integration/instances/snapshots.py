@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 
 import libvirt
 from drift import NEW_SEED, ROLL
 from looking import shell
 from oddities import OVER, refused, unchanged
-from states import FLEET, FOLDER, POOL, acts, fields, ground, require
+from states import FLEET, FOLDER, POOL, acts, fields, require, run_parts
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import domain_read
 
@@ -110,16 +109,5 @@ def detached(host, base):
     host.remove()
 
 
-PARTS = {part.__name__: part for part in (without_metadata, with_metadata, detached)}
-
-
-def main():
-    host = ground()
-    base = host.base()
-    for name in sys.argv[1:] or PARTS:
-        PARTS[name](host, base)
-        print(f"{name}: as it should be", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(without_metadata, with_metadata, detached)

@@ -123,3 +123,13 @@ def acts(actions):
 
 def fields(result, index=0):
     return [one["field"].partition(" ")[0] + (" pending" if one["pending"] else "") for one in result.instances[index]["drift"]]
+
+
+def run_parts(*parts):
+    """Those of the functions that the command line names, or all: part(host, base)."""
+    known = {part.__name__: part for part in parts}
+    host = ground()
+    base = host.base()
+    for name in sys.argv[1:] or known:
+        known[name](host, base)
+        print(f"{name}: as it should be", flush=True)
