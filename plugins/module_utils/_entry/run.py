@@ -20,7 +20,7 @@ from .._host.ending import EndedEarly, end_now
 from .._host.journal import Journal, who
 from .._host.status import StatusFile
 from .._policy import names, progress
-from .._policy.errors import PERMANENT, Kvm2Error, kind_of_several
+from .._policy.errors import PERMANENT, Kvm2Error, MissingLibrary, kind_of_several
 from .._policy.xml import LXML_IMPORT_ERROR
 from .._services import clock
 from .._services.service import Context, StartOver
@@ -174,6 +174,9 @@ def finish(plan, result, with_diff):
 
 def failure(context, failures, result):
     """The result of a run in which something failed: what was done, and the first failure as `error`, all of them as `errors`."""
+    for _item, error in failures:
+        if isinstance(error, MissingLibrary):
+            error.hint = _library_hint([error.library])
     errors = [dict(error.as_dict(), item=item) if item is not None else error.as_dict() for item, error in failures]
     message = errors[0]["message"] if len(errors) == 1 else f"{len(errors)} failures: " + " | ".join(error["message"] for error in errors)
     error = dict(errors[0], kind=kind_of_several(error["kind"] for error in errors))
@@ -214,10 +217,15 @@ def _require_libraries():
     problems = {"libvirt": libvirt_connection.LIBVIRT_IMPORT_ERROR, "lxml": LXML_IMPORT_ERROR}
     missing = [library for library, problem in problems.items() if problem is not None]
     if missing:
-        from .._host import python_libraries
-        from .._policy.packages import library_hint
         reasons = "; ".join(problems[library].strip().splitlines()[-1] for library in missing)
         raise Kvm2Error(
             PERMANENT, "load", f"the Python {'library' if len(missing) == 1 else 'libraries'} {' and '.join(missing)}",
             f"{sys.executable} cannot import {'it' if len(missing) == 1 else 'them'}: {reasons}",
-            library_hint(missing, sys.executable, python_libraries.families()))
+            _library_hint(missing))
+
+
+def _library_hint(missing):
+    # Needed by hardly any run.
+    from .._host import python_libraries
+    from .._policy.packages import library_hint
+    return library_hint(missing, sys.executable, python_libraries.families())

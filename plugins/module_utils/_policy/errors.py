@@ -47,6 +47,14 @@ class InvalidInput(Kvm2Error):
         super().__init__(PERMANENT, "read", obj, cause, hint)
 
 
+class MissingLibrary(Kvm2Error):
+    """A Python library that only some inputs need, by its import name, is not there. The hint is for whoever knows the distribution to set."""
+
+    def __init__(self, library, act, obj):
+        super().__init__(PERMANENT, act, obj, f"the Python library {library} is not installed where the module runs")
+        self.library = library
+
+
 def kind_of_several(kinds):
     """The kind of a failure made of several: transient only where every one is, else the first kind that is not."""
     for kind in kinds:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .errors import PERMANENT, InvalidInput, Kvm2Error
+from .errors import InvalidInput, MissingLibrary
 
 # Words that YAML 1.1 takes for something else than text.
 _NO_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
@@ -23,15 +23,13 @@ def default(uid, hostname):
 
 def with_more(uid, hostname, more, obj):
     """default() and what an operator adds, as YAML text. Raises InvalidInput, which names obj, where the whole is not what cloud-init reads as a mapping
-    with that instance-id and host name, and Kvm2Error (permanent) where there is no YAML to tell."""
+    with that instance-id and host name, and MissingLibrary where there is no YAML to tell."""
     text = default(uid, hostname) + (more if more.endswith("\n") else more + "\n")
     try:
         # Only what adds something needs it.
         import yaml
     except ImportError as error:
-        raise Kvm2Error(
-            PERMANENT, "read", obj, "the Python library yaml is not installed where the module runs",
-            "Install it there, the package python3-yaml, or leave meta_data out.") from error
+        raise MissingLibrary("yaml", "read", obj) from error
     try:
         found = yaml.safe_load(text)
     # Dates that there are not, and nesting without end, are told in ways of their own.

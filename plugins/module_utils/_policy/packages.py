@@ -15,11 +15,14 @@ _NAMES = {
         "alpine": "py3-libvirt"},
     "lxml": {"debian": "python3-lxml", "arch": "python-lxml", "alpine": "py3-lxml"},
     "pycdlib": {"debian": "python3-pycdlib", "arch": "python-pycdlib", "alpine": "py3-pycdlib"},
+    "yaml": {
+        "debian": "python3-yaml", "fedora": "python3-pyyaml", "rhel": "python3-pyyaml", "suse": "python3-PyYAML", "opensuse": "python3-PyYAML",
+        "arch": "python-yaml", "alpine": "py3-yaml"},
 }
 
 
 def package_of(what, families=()):
-    """The package's name. what: libvirt, lxml or pycdlib, the Python libraries.  families: as os-release has them, the closest first."""
+    """The package's name. what: libvirt, lxml, pycdlib or yaml, the Python libraries.  families: as os-release has them, the closest first."""
     known = _NAMES[what]
     return next((known[family] for family in families if family in known), known["debian"])
 
@@ -34,7 +37,7 @@ def library_hint(missing, interpreter, families=()):
     """What to do about Python libraries that an interpreter lacks."""
     command = install(missing, families)
     if interpreter in ("/usr/bin/python3", "/usr/libexec/platform-python") or interpreter.startswith("/usr/bin/python3."):
-        return f"Install what brings them for {interpreter}: {command}."
+        return f"Install what is missing for {interpreter}: {command}."
     return (
         f"Set ansible_python_interpreter to the system's Python, such as /usr/bin/python3, in the place of {interpreter}, and install: "
         f"{command}.")

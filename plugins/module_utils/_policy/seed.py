@@ -12,7 +12,7 @@ import io
 import traceback
 import zlib
 
-from .errors import PERMANENT, InvalidInput, Kvm2Error
+from .errors import InvalidInput, MissingLibrary
 from .iso_dates import fix_dates
 
 try:
@@ -37,13 +37,11 @@ def render(user_data, meta_data, network_config=None):
     """The ISO image (bytes, whole sectors of 2048) with the files user-data, meta-data and, where given, network-config.
 
     user_data is str or bytes, empty or None for none; the others are str. Text that is gzip in base64 becomes gzip, which cloud-init reads.
-    Raises InvalidInput for inputs that cloud-init would ignore, and Kvm2Error (permanent) where pycdlib is not installed.
+    Raises InvalidInput for inputs that cloud-init would ignore, and MissingLibrary where pycdlib is not installed.
     """
     inputs = _inputs(user_data, meta_data, network_config)
     if pycdlib is None:
-        raise Kvm2Error(
-            PERMANENT, "make", "the cloud-init seed", "the Python library pycdlib is not installed where the module runs",
-            "Install it there: the package python3-pycdlib.")
+        raise MissingLibrary("pycdlib", "make", "the cloud-init seed")
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=LABEL)
     for (name, iso_name), content in zip(_FILES, inputs):

@@ -16,7 +16,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.egress.kvm2.plugins.module_utils._entry import run
-from ansible_collections.egress.kvm2.plugins.module_utils._host import libvirt_connection
+from ansible_collections.egress.kvm2.plugins.module_utils._host import libvirt_connection, python_libraries
 from ansible_collections.egress.kvm2.plugins.module_utils._host.deadline import DeadlinePassed
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import errors
 from ansible_collections.egress.kvm2.plugins.module_utils._policy.plan import Action, Plan
@@ -25,7 +25,8 @@ from ansible_collections.egress.kvm2.tests.unit.fake.hypervisor import FakeHyper
 
 
 class Sample(Service):
-    """Creates what `names` lists; a name "bad" fails, "gone" fails as transient, "early" is refused before anything is read."""
+    """Creates what `names` lists; a name "bad" fails, "gone" fails as transient, "early" is refused before anything is read,
+    "library" lacks one."""
 
     log: typing.ClassVar[list] = []
 
@@ -33,6 +34,8 @@ class Sample(Service):
         super().__init__(params, context)
         if "early" in params["names"]:
             raise errors.InvalidInput("names", "early is not allowed", "Leave it out.")
+        if "library" in params["names"]:
+            raise errors.MissingLibrary("yaml", "read", "meta_data of instance one")
 
     def observe(self, hypervisor):
         self.log.append("observe")
@@ -130,6 +133,16 @@ def test_a_missing_library_is_named_with_its_package_and_interpreter(play, monke
     both = play(names=[])["error"]
     assert both["object"] == "the Python libraries libvirt and lxml" and "'libvirt'; ModuleNotFoundError: No module named 'lxml'" in both["message"]
     assert "python3-lxml" in both["hint"] and both["kind"] == "permanent"
+
+
+def test_a_library_that_only_some_inputs_need_is_told_in_the_same_way(play, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    monkeypatch.setattr(python_libraries, "families", lambda: ("fedora",))
+    result = play(names=["library"])
+    assert result["msg"] == (
+        "Failed to read meta_data of instance one: the Python library yaml is not installed where the module runs. "
+        "Install what is missing for /usr/bin/python3: dnf install python3-pyyaml.")
+    assert result["error"]["hint"] == result["msg"].partition("runs. ")[2] and play.opened == []
 
 
 def test_a_module_without_a_hypervisor_opens_none(play):

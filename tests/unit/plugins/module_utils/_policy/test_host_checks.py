@@ -42,7 +42,7 @@ def test_libraries():
     for makes_instances, status in ((True, "fail"), (False, "warn")):
         check = only(host_checks.libraries(lacking, makes_instances))
         assert check.status == status and "lacks pycdlib" in check.message
-        assert check.hint == "Install what brings them for /usr/bin/python3: apt-get install python3-pycdlib."
+        assert check.hint == "Install what is missing for /usr/bin/python3: apt-get install python3-pycdlib."
 
 
 @pytest.mark.parametrize("families, command", [

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import meta_data, seed
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import InvalidInput, Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import InvalidInput, MissingLibrary
 
 UID = "bdcf2b7e-b780-5ade-85c5-cb0dd262285e"
 
@@ -66,8 +66,8 @@ def test_the_line_is_told():
         meta_data.with_more(UID, "p1", "foo: b\n\tbar: c", "meta_data")
 
 
-def test_without_yaml_the_error_says_what_to_install(monkeypatch):
+def test_without_yaml_the_error_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(Kvm2Error, match="python3-yaml") as caught:
+    with pytest.raises(MissingLibrary, match="meta_data of instance p1: the Python library yaml is not installed") as caught:
         meta_data.with_more(UID, "p1", "foo: b", "meta_data of instance p1")
-    assert caught.value.kind == "permanent" and meta_data.default(UID, "p1")
+    assert caught.value.kind == "permanent" and caught.value.library == "yaml" and meta_data.default(UID, "p1")

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.egress.kvm2.plugins.module_utils._policy import seed
-from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, InvalidInput, Kvm2Error
+from ansible_collections.egress.kvm2.plugins.module_utils._policy.errors import PERMANENT, InvalidInput, MissingLibrary
 
 USER, META, NETWORK = "#cloud-config\npackages: [tinyproxy]\n", "instance-id: a\n", "version: 2\n"
 
@@ -169,11 +169,11 @@ def test_bytes_that_ansible_hands_on_as_surrogates_go_back_to_what_they_were():
         seed.render("#cloud-config\n\ud800", META)
 
 
-def test_without_pycdlib_the_error_says_what_to_install(monkeypatch):
+def test_without_pycdlib_the_error_says_so(monkeypatch):
     monkeypatch.setattr(seed, "pycdlib", None)
-    with pytest.raises(Kvm2Error, match="python3-pycdlib") as caught:
+    with pytest.raises(MissingLibrary, match="pycdlib is not installed") as caught:
         seed.render(USER, META)
-    assert caught.value.kind == PERMANENT
+    assert caught.value.kind == PERMANENT and caught.value.library == "pycdlib"
 
 
 @given(st.binary(max_size=20), st.binary(max_size=20))
