@@ -13,6 +13,7 @@ import traceback
 
 from ansible.module_utils.basic import AnsibleModule
 
+from .. import _payload  # noqa: F401  what is imported after it is compiled once
 from .._host import ending, libvirt_connection, libvirt_hypervisor, storage, turn
 from .._host.controller import ControllerWatch
 from .._host.deadline import Deadline

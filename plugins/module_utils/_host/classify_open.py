@@ -36,8 +36,8 @@ _NOT_ACCEPTED = (
     "libvirt looks for them (/etc/pki/libvirt), or into the folder that pkipath in the URI names.")
 _NAME = "Check the host's name in the URI, and that this machine can look it up."
 
-# What ssh, libssh and libssh2 say, as (text, kind, hint, does it pass by itself within moments): it has no codes.
-_SSH_SAYS = tuple((re.compile(text, re.IGNORECASE), *rest) for text, *rest in (
+# What ssh, libssh and libssh2 say, as (pattern, kind, hint, does it pass by itself within moments): it has no codes.
+_SSH_SAYS = (
     (r"cannot execute binary|cannot find '?ssh'? in path", PERMANENT, _NO_SSH, False),
     (r"host key verification failed|host identification has changed|verify the session host key", PERMANENT, _HOST_KEY, False),
     (r"failed to connect socket.*permission denied", PERMANENT, classify.RIGHTS, False),
@@ -49,7 +49,7 @@ _SSH_SAYS = tuple((re.compile(text, re.IGNORECASE), *rest) for text, *rest in (
     (r"command not found|: not found", PERMANENT, "Install libvirt's virt-ssh-helper (part of its daemon or clients) or netcat there.", False),
     (r"connection refused|(connection|operation) timed out|no route to host|network is unreachable", TRANSIENT, _SSHD, True),
     (r"connection closed by|kex_exchange_identification|banner exchange", TRANSIENT, _SSHD, True),
-))
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def classify_open(transport, code, os_error, text):
         return Verdict(PERMANENT, _CERTIFICATES)
     if "ssh" in transport:
         for pattern, kind, hint, again in _SSH_SAYS:
-            if pattern.search(text):
+            if re.search(pattern, text, re.IGNORECASE):
                 return Verdict(kind, hint, again)
     if code in classify.NO_RIGHTS:
         return Verdict(PERMANENT, classify.RIGHTS)

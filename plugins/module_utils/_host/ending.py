@@ -10,6 +10,8 @@ import shutil
 import signal
 import threading
 
+from .. import _payload
+
 # Folders that go when the process is ended here; whoever makes one takes care of it otherwise.
 SCRATCH = set()
 # Held by the thread that tells the result, until the process has ended.
@@ -18,9 +20,8 @@ _LAST_WORD = threading.RLock()
 
 def clean_up_code():
     """Have the folder that Ansible put the module's code into removed too where this process is ended here: its own cleaning up does not run then."""
-    archive = getattr(__spec__.loader, "archive", "")
-    folder = os.path.dirname(archive)
-    if "_payload_" in os.path.basename(folder) and os.path.basename(archive).startswith("ansible_"):
+    folder = os.path.dirname(_payload.ARCHIVE)
+    if "_payload_" in os.path.basename(folder) and os.path.basename(_payload.ARCHIVE).startswith("ansible_"):
         SCRATCH.add(folder)
 
 

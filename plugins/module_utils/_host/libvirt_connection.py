@@ -13,7 +13,6 @@ import traceback
 from .._policy import connection_uri
 from .._policy.errors import PERMANENT, TRANSIENT, Kvm2Error
 from . import classify, overlapping, ssh_command
-from .classify_open import classify_open
 from .line import Line
 from .reopening import Closed, are_of_one_machine
 
@@ -154,6 +153,7 @@ class Connection:
             pause = min(pause * 2, 1.0)
 
     def _verdict(self, error):
+        from .classify_open import classify_open
         return classify_open(self._parsed.transport, error.get_error_code(), error.get_int1() or 0, error.get_error_message() or "")
 
     def _watch(self, interval, count):

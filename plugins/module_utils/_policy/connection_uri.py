@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import posixpath
 import re
@@ -20,10 +19,10 @@ from .errors import InvalidInput
 _REMOTE = ("ssh", "libssh", "libssh2", "tls", "tcp")
 _EXAMPLES = "Give one such as qemu:///system or qemu+ssh://root@hypervisor/system."
 # Where the daemons of this machine, root's or a user's, have their sockets. One elsewhere may be forwarded, or a container's.
-_SOCKET_FOLDER = re.compile(r"(/var)?/run/(user/\d+/)?libvirt(/.*)?")
+_SOCKET_FOLDER = r"(/var)?/run/(user/\d+/)?libvirt(/.*)?"
 # user:password@ in the place of the host.
-_PASSWORD = re.compile(r"(//[^/?#:@]*):[^/?#]*@")
-_JUMP = re.compile(r"(?:(?P<user>[A-Za-z0-9._][A-Za-z0-9._-]*)@)?(?P<host>[A-Za-z0-9._][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?")
+_PASSWORD = r"(//[^/?#:@]*):[^/?#]*@"
+_JUMP = r"(?:(?P<user>[A-Za-z0-9._][A-Za-z0-9._-]*)@)?(?P<host>[A-Za-z0-9._][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?"
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,14 @@ class Uri:
         """Are the hypervisor's files those of this machine?"""
         # libvirt takes a name in capitals too, and a semicolon for what separates.
         sockets = [value for name, value in parse_qsl(urlsplit(self.text).query.replace(";", "&")) if name.lower() == "socket"]
-        return not self.host and all(_SOCKET_FOLDER.fullmatch(posixpath.dirname(posixpath.normpath(path))) for path in sockets)
+        return not self.host and all(re.fullmatch(_SOCKET_FOLDER, posixpath.dirname(posixpath.normpath(path))) for path in sockets)
 
 
 def parse(text):
     """The Uri of a text that an operator gave; InvalidInput where libvirt could not use it or would do something else than it says."""
     if not text.strip():
         raise InvalidInput("uri ''", "it is empty", _EXAMPLES)
-    shown = _PASSWORD.sub(r"\1:…@", text)
+    shown = re.sub(_PASSWORD, r"\1:…@", text)
     obj = f"uri {shown!r}"
     if shown != text:
         raise InvalidInput(obj, "it has a password in it, which no transport uses and every message would show", "Leave it out; ssh takes a keyfile.")
@@ -76,6 +75,8 @@ def parse(text):
 
 def _is_loopback(host):
     """Without looking a name up: what that says may change."""
+    # Only TCP asks.
+    import ipaddress
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -132,7 +133,7 @@ def check_ssh(uri, ssh):
 
 
 def _jump(text):
-    match = _JUMP.fullmatch(text)
+    match = re.fullmatch(_JUMP, text)
     return match if match is not None and 0 < int(match["port"] or 22) < 65536 else None
 
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit, urlunsplit
 from .errors import InvalidInput
 
 _PORTS = {"http": 80, "https": 443}
-_CONTENT_RANGE_RE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*", re.ASCII)
-_HEADER_RE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_HEADER_VALUE_RE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_CONTENT_RANGE = r"(?a)bytes\s+(\d+)-(\d+)/(\d+|\*)\s*"
+_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_HEADER_VALUE = r"[\t\x20-\x7e\xa0-\xff]*"
 
 
 def check_url(url, what):
@@ -32,12 +32,12 @@ def check_url(url, what):
 def check_headers(headers, what="headers"):
     """Raise InvalidInput for what no request can carry. Values are not shown: they may be secrets."""
     for name, value in headers.items():
-        if not _HEADER_RE.fullmatch(name):
+        if not re.fullmatch(_HEADER, name):
             # Not shown either: with the value in the wrong place it would hold that.
             raise InvalidInput(what, "one of the names holds a character that no header's name has", "Write them as NAME: value, without more in the name.")
         if not isinstance(value, (str, int)):
             raise InvalidInput(what, f"the value of {name} is no text", "Write it in quotes.")
-        if not _HEADER_VALUE_RE.fullmatch(str(value)):
+        if not re.fullmatch(_HEADER_VALUE, str(value)):
             raise InvalidInput(
                 what, f"the value of {name} holds a line break or another character that no header can carry",
                 "Take it out; the filter trim removes a line break at the end.")
@@ -81,7 +81,7 @@ def length(headers):
 
 def whole_length(headers):
     """Length of the whole of which an answer holds a part, or None where it does not say."""
-    found = _CONTENT_RANGE_RE.fullmatch(headers.get("Content-Range") or "")
+    found = re.fullmatch(_CONTENT_RANGE, headers.get("Content-Range") or "")
     return int(found[3]) if found and found[3] != "*" else None
 
 
@@ -94,7 +94,7 @@ def resumable(etag, last_modified):
 
 def continues(headers, start, whole, etag, last_modified):
     """Does an answer hold everything from byte `start` on, of the same version with `whole` bytes (None where that was not known)?"""
-    found = _CONTENT_RANGE_RE.fullmatch(headers.get("Content-Range") or "")
+    found = re.fullmatch(_CONTENT_RANGE, headers.get("Content-Range") or "")
     if found is None or int(found[1]) != start:
         return False
     if found[3] == "*":

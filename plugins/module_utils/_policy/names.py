@@ -16,7 +16,8 @@ from typing import Optional
 
 from .errors import InvalidInput
 
-LABEL_RE = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", re.ASCII)
+# Patterns are text, so that only those which a run needs are compiled; re keeps them then. None of these needs to be told that it is ASCII.
+LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 LABEL_MAX = 32
 PREFIX = "kvm2-"
 FORMATS = ("qcow2", "raw")
@@ -29,14 +30,13 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:egress:kvm2:instance:1")
 
 _HEX = "[0-9a-f]"
 _NONCE = f"(?P<nonce>{_HEX}{{6}}|{PREDICTED_NONCE})"
-_LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 # uuid.UUID by itself also takes underscores, other scripts' digits and dashes anywhere.
-_ANY_UUID_RE = re.compile(r"[0-9a-f]{8}(-?)(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+_ANY_UUID = r"(?ai)[0-9a-f]{8}(-?)(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}"
 # Not one of a group; and libvirt takes the one of zeros for none, and makes one up.
-_MAC_RE = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}", re.ASCII)
-_BASE_RE = re.compile(rf"kvm2-base-(?P<key>{_LABEL})-(?P<id16>(?:u{_HEX}{{15}}|{_HEX}{{16}}))-{_NONCE}\.(?P<format>qcow2|raw)", re.ASCII)
-_INSTANCE_RE = re.compile(rf"kvm2-(?P<fleet>{_LABEL})\.(?P<name>{_LABEL})-(?P<uid>{_UUID})-{_NONCE}\.(?P<ext>qcow2|iso)", re.ASCII)
+_MAC = "(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}"
+_BASE = rf"kvm2-base-(?P<key>{LABEL})-(?P<id16>(?:u{_HEX}{{15}}|{_HEX}{{16}}))-{_NONCE}\.(?P<format>qcow2|raw)"
+_INSTANCE = rf"kvm2-(?P<fleet>{LABEL})\.(?P<name>{LABEL})-(?P<uid>{_UUID})-{_NONCE}\.(?P<ext>qcow2|iso)"
 
 
 def check_label(value, what):
@@ -44,19 +44,19 @@ def check_label(value, what):
     text = value if isinstance(value, str) else str(value)
     if len(text) > LABEL_MAX:
         raise InvalidInput(f"{what} {text!r}", f"it has {len(text)} characters, at most {LABEL_MAX} are allowed", "Choose a shorter name.")
-    if not LABEL_RE.fullmatch(text):
+    if not re.fullmatch(LABEL, text):
         raise InvalidInput(
             f"{what} {text!r}", "it is not a label", "Use lower-case letters, digits and dashes, with a letter or digit at both ends.")
     return text
 
 
 def is_label(value):
-    return isinstance(value, str) and len(value) <= LABEL_MAX and LABEL_RE.fullmatch(value) is not None
+    return isinstance(value, str) and len(value) <= LABEL_MAX and re.fullmatch(LABEL, value) is not None
 
 
 def parse_uid(value):
     """The canonical form of a UUID's text, which may be in upper case or without dashes; None for anything else."""
-    if not isinstance(value, str) or not _ANY_UUID_RE.fullmatch(value):
+    if not isinstance(value, str) or not re.fullmatch(_ANY_UUID, value):
         return None
     return str(uuid.UUID(value))
 
@@ -85,7 +85,7 @@ def mac_address(uid, index):
 
 def is_mac_address(text):
     """Is this, in lower case, an address that one interface can have?"""
-    return _MAC_RE.fullmatch(text) is not None
+    return re.fullmatch(_MAC, text) is not None
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def id16_of_url(url):
 
 
 def parse_base(text) -> Optional[BaseName]:
-    match = _BASE_RE.fullmatch(text)
+    match = re.fullmatch(_BASE, text)
     if not match or not is_label(match["key"]):
         return None
     return BaseName(match["key"], match["id16"], match["nonce"], match["format"])
@@ -139,7 +139,7 @@ def parse_record(text) -> Optional[BaseName]:
 
 
 def parse_instance_volume(text) -> Optional[InstanceVolumeName]:
-    match = _INSTANCE_RE.fullmatch(text)
+    match = re.fullmatch(_INSTANCE, text)
     if not match or not is_label(match["fleet"]) or not is_label(match["name"]):
         return None
     kind = "overlay" if match["ext"] == "qcow2" else "seed"

@@ -21,7 +21,6 @@ __all__ = ["LIMIT", "Identity", "Record", "Unreadable", "choose", "find_checksum
 
 VERSION = 1
 LIMIT = 64 * 1024
-_HEX_RE = re.compile(r"[0-9a-f]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ def _check_digests(record):
 
 
 def _is_hex(digits, algorithm):
-    return len(digits) == HEX_LENGTH.get(algorithm) and _HEX_RE.fullmatch(digits) is not None
+    return len(digits) == HEX_LENGTH.get(algorithm) and re.fullmatch("[0-9a-f]+", digits) is not None
 
 
 def _check_name(record, name):

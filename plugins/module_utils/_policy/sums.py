@@ -13,8 +13,8 @@ from .errors import InvalidInput
 HEX_LENGTH = {"sha256": 64, "sha512": 128}
 _SHOWN = 5
 
-_COREUTILS_RE = re.compile(r"(\\?)([0-9A-Fa-f]{32,128})(?: [ *]|[ \t]+)(\S.*)", re.ASCII)
-_BSD_RE = re.compile(r"(\\?)SHA(?:2-)?(\d+)\s*\((.+)\)\s*=\s*([0-9A-Fa-f]+)", re.ASCII | re.IGNORECASE)
+_COREUTILS = r"(?a)(\\?)([0-9A-Fa-f]{32,128})(?: [ *]|[ \t]+)(\S.*)"
+_BSD = r"(?ai)(\\?)SHA(?:2-)?(\d+)\s*\((.+)\)\s*=\s*([0-9A-Fa-f]+)"
 _SIGNED = "-----BEGIN PGP SIGNED MESSAGE-----"
 _SIGNATURE = "-----BEGIN PGP SIGNATURE-----"
 
@@ -47,13 +47,13 @@ def _normal(name):
 def _entries(text):
     """(name, digits, algorithm) of each line that is an entry."""
     for line in _body(text):
-        bsd = _BSD_RE.fullmatch(line)
+        bsd = re.fullmatch(_BSD, line)
         if bsd:
             kind = f"sha{bsd[2]}"
             if len(bsd[4]) == HEX_LENGTH.get(kind):
                 yield _unescaped(bsd[3], bsd[1]), bsd[4], kind
             continue
-        plain = _COREUTILS_RE.fullmatch(line)
+        plain = re.fullmatch(_COREUTILS, line)
         if plain:
             kind = next((kind for kind, length in HEX_LENGTH.items() if length == len(plain[2])), None)
             if kind:

@@ -23,8 +23,8 @@ _MAX_SECONDS = 100 * 366 * 86400
 
 # The lengths are bounded so that no text makes a number of a million digits.
 _NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,20})?"
-_SIZE_RE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
-_DURATION_RE = re.compile(rf"(?:({_NUMBER})d)?(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?")
+_SIZE = rf"({_NUMBER}) ?([A-Za-z]*)"
+_DURATION = rf"(?:({_NUMBER})d)?(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?"
 # A guest with less does not boot.
 SMALLEST_MEMORY = 16 * 1024 ** 2
 
@@ -56,7 +56,7 @@ def parse_size(text, what, allow_zero=False):
     Raises InvalidInput, which names `what`, for anything without a unit, for zero unless allow_zero, and above 2**63-1 bytes.
     """
     obj = f"{what} {_shown(text)}"
-    match = _SIZE_RE.fullmatch(_text(text) or "")
+    match = re.fullmatch(_SIZE, _text(text) or "")
     if match is None:
         raise InvalidInput(obj, "it is not a size", _SIZE_HINT)
     number, unit = match.groups()
@@ -82,7 +82,7 @@ def parse_duration(text, what):
     if re.fullmatch(_NUMBER, plain):
         seconds = _exact(plain)
     else:
-        match = _DURATION_RE.fullmatch(plain)
+        match = re.fullmatch(_DURATION, plain)
         if not plain or match is None:
             raise InvalidInput(obj, "it is not a duration", _DURATION_HINT)
         seconds = sum(_exact(number) * _SECONDS[unit] for number, unit in zip(match.groups(), "dhms") if number)

@@ -36,7 +36,7 @@ def records(draw):
     digest = draw(hexes)
     pinned = draw(st.booleans())
     built = Record(
-        key=draw(st.from_regex(names.LABEL_RE, fullmatch=True).filter(names.is_label)), format=draw(st.sampled_from(names.FORMATS)),
+        key=draw(st.from_regex(names.LABEL, fullmatch=True).filter(names.is_label)), format=draw(st.sampled_from(names.FORMATS)),
         size=draw(st.integers(1, 2 ** 62)), digest=digest, fetched=f"sha256:{digest}", source=draw(lines.filter(bool)),
         checksum=f"sha256:{digest}" if pinned else "", checksum_url=draw(lines), virtual_size=draw(st.integers(1, 2 ** 62)),
         published_at=draw(st.one_of(st.integers(1, 2 ** 33), st.floats(1, 2 ** 33))), durable=draw(st.booleans()), etag=draw(lines))
