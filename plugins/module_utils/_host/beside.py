@@ -23,7 +23,8 @@ LEFT_PATIENCE = 5.0
 class Beside(ABC):
     """A thread that has a process of its own do the work, which is left behind where the storage stops answering.
 
-    The file is kept open from the start. Use as a context manager; finish() says that the file is filled, and wait() raises what went wrong.
+    Use as a context manager; its process starts at once, so that it is there when begin() names the file. That is kept open from then on. finish()
+    says that the file is filled, and wait() raises what went wrong.
     check_stop(): called while wait() waits; what it raises ends that. patience: seconds that the storage gets for each step.
     """
 
@@ -31,23 +32,29 @@ class Beside(ABC):
     # The worker's function that opens the file.
     _open = "open_file"
 
-    def __init__(self, path, check_stop, patience):
-        self._path, self._check_stop, self._patience = path, check_stop, patience
+    def __init__(self, check_stop, patience):
+        self._check_stop, self._patience = check_stop, patience
         self._filled, self._leave = threading.Event(), threading.Event()
-        self._error = None
-        self._worker = storage.start()
-        try:
-            self._opened = self._worker.ask(storage.PATIENCE, self._open, path)
-        except (OSError, storage.NoAnswer) as error:
-            self._worker.close()
-            raise self._failure(error) from error
+        self._worker = self._path = self._opened = self._error = None
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
 
     def __enter__(self):
-        self._thread.start()
+        self._worker = storage.start()
         return self
 
+    def begin(self, path):
+        """The file is there, and holds nothing yet."""
+        self._path = path
+        try:
+            self._opened = self._worker.ask(storage.PATIENCE, self._open, path)
+        except (OSError, storage.NoAnswer) as error:
+            raise self._failure(error) from error
+        self._thread.start()
+
     def __exit__(self, kind, *_problem):
+        if self._thread.ident is None:
+            self._worker.close()
+            return
         # Left early, also in the middle of its last step, it must not wait for storage that may never answer.
         early = kind is not None or not self._filled.is_set()
         self._leave.set()
@@ -103,8 +110,8 @@ class Syncer(Beside):
     INTERVAL = 0.1
     _name, _act = "kvm2-sync", "make durable"
 
-    def __init__(self, path, check_stop=storage.nothing, patience=SYNC_PATIENCE):
-        super().__init__(path, check_stop, patience)
+    def __init__(self, check_stop=storage.nothing, patience=SYNC_PATIENCE):
+        super().__init__(check_stop, patience)
 
     def _work(self):
         while not self._filled.wait(self.INTERVAL):
@@ -128,9 +135,9 @@ class Hasher(Beside):
     PAUSE = 0.05
     _name, _act, _open = "kvm2-read-back", "read", "open_unwritten"
 
-    def __init__(self, path, check_stop=storage.nothing, patience=PATIENCE):
+    def __init__(self, check_stop=storage.nothing, patience=PATIENCE):
         self.done, self.digest = 0, None
-        super().__init__(path, check_stop, patience)
+        super().__init__(check_stop, patience)
 
     def _work(self):
         descriptor, follows = self._opened

@@ -78,16 +78,22 @@ class Importer:
         """The volume with what was fetched, as read back, and whether it is durable: (model.Volume, bool)."""
         hypervisor, pool = self._hypervisor, self._pool.name
         options = self._options
-        made = hypervisor.create_volume(pool, volume_xml.raw_volume(str(name), content.length, options.mode, options.owner, options.group))
-        seen = self._local and local.readable(made.path)
-        # A file that is not seen gets its holes in the stream, where that is safe; over a remote URI check_sparse() has seen to it.
-        streamed = options.sparse and not seen and (not self._local or _survives_full_disk(hypervisor.host().libvirt_version))
         with contextlib.ExitStack() as stack:
-            syncer = stack.enter_context(beside.Syncer(made.path, self._context.check_stop)) if seen else None
-            # Holes that are dug afterwards would not be seen by what has read it before.
+            # Their processes start while libvirt makes the volume.
+            syncer = stack.enter_context(beside.Syncer(self._context.check_stop)) if self._local else None
             hasher = None
-            if seen and options.verify != "never" and not options.sparse:
-                hasher = stack.enter_context(beside.Hasher(made.path, self._context.check_stop))
+            # Holes that are dug afterwards would not be seen by what has read it before.
+            if self._local and options.verify != "never" and not options.sparse:
+                hasher = stack.enter_context(beside.Hasher(self._context.check_stop))
+            made = hypervisor.create_volume(pool, volume_xml.raw_volume(str(name), content.length, options.mode, options.owner, options.group))
+            seen = self._local and local.readable(made.path)
+            if not seen:
+                syncer = hasher = None
+            for helper in (syncer, hasher):
+                if helper is not None:
+                    helper.begin(made.path)
+            # A file that is not seen gets its holes in the stream, where that is safe; over a remote URI check_sparse() has seen to it.
+            streamed = options.sparse and not seen and (not self._local or _survives_full_disk(hypervisor.host().libvirt_version))
             # Where the pool's bytes have to have a digest that is known, they are hashed as they are read back, and nowhere else.
             hashed = hasher is None or content.wanted is None
             blocks = stack.enter_context(contextlib.closing(transfer.prefetch(content.blocks(hashed))))
@@ -97,9 +103,9 @@ class Importer:
             content.check_end()
             if options.sparse and not streamed:
                 self._dig(made.path, seen)
-            for one in (syncer, hasher):
-                if one is not None:
-                    one.finish()
+            for helper in (syncer, hasher):
+                if helper is not None:
+                    helper.finish()
             volume = self._look(name, content)
             if options.verify != "never":
                 self._verify(volume, content, hashed, hasher, seen)

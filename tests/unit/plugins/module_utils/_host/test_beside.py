@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -22,6 +23,13 @@ def path(tmp_path, monkeypatch):
     path = tmp_path / "volume"
     path.write_bytes(b"x")
     return str(path)
+
+
+@contextlib.contextmanager
+def filling(helper, path, *args, **named):
+    with helper(*args, **named) as one:
+        one.begin(path)
+        yield one
 
 
 class Recorded:
@@ -54,7 +62,7 @@ def worker(monkeypatch):
 
 def test_it_syncs_meanwhile_and_at_the_end(path, worker):
     made = worker()
-    with beside.Syncer(path) as syncer:
+    with filling(beside.Syncer, path) as syncer:
         assert made.called.acquire(timeout=10) and made.called.acquire(timeout=10)
         syncer.finish()
         syncer.wait()
@@ -63,7 +71,7 @@ def test_it_syncs_meanwhile_and_at_the_end(path, worker):
 
 def test_a_real_file_is_synced_by_a_process_that_is_gone_afterwards(path):
     before = set(ending.children())
-    with beside.Syncer(path) as syncer:
+    with filling(beside.Syncer, path) as syncer:
         assert len(set(ending.children()) - before) == 1
         syncer.finish()
         syncer.wait()
@@ -72,7 +80,7 @@ def test_a_real_file_is_synced_by_a_process_that_is_gone_afterwards(path):
 
 def test_left_early_it_does_not_sync_all(path, worker):
     made = worker()
-    with pytest.raises(ValueError), beside.Syncer(path):
+    with pytest.raises(ValueError), filling(beside.Syncer, path):
         raise ValueError
     assert "fsync" not in made.asked and made.asked[-1] == "close"
     assert not any(thread.name == "kvm2-sync" for thread in threading.enumerate())
@@ -111,7 +119,7 @@ def nothing_left():
 
 def test_left_early_it_does_not_wait_for_storage_that_hangs(path, stuck, nothing_left):
     asked = stuck("fdatasync")
-    with pytest.raises(ValueError), beside.Syncer(path):
+    with pytest.raises(ValueError), filling(beside.Syncer, path):
         assert asked.wait(30)
         raise ValueError
 
@@ -119,7 +127,7 @@ def test_left_early_it_does_not_wait_for_storage_that_hangs(path, stuck, nothing
 @pytest.mark.parametrize("name", ["fsync", "fsync_folder"])
 def test_left_in_the_last_sync_it_does_not_wait_for_that(path, stuck, nothing_left, name):
     asked, begun = stuck(name), time.monotonic()
-    with pytest.raises(ValueError), beside.Syncer(path, patience=60) as syncer:
+    with pytest.raises(ValueError), filling(beside.Syncer, path, patience=60) as syncer:
         syncer.finish()
         assert asked.wait(30)
         raise ValueError
@@ -131,7 +139,7 @@ def test_a_stop_ends_the_wait_for_the_last_sync(path, stuck, nothing_left, monke
         raise Kvm2Error("transient", "go on with", "the work", "it was asked to end")
     monkeypatch.setattr(storage, "LOOK", 0.05)
     stuck("fsync")
-    with pytest.raises(Kvm2Error, match="asked to end"), beside.Syncer(path, stop, patience=60) as syncer:
+    with pytest.raises(Kvm2Error, match="asked to end"), filling(beside.Syncer, path, stop, patience=60) as syncer:
         syncer.finish()
         syncer.wait()
 
@@ -140,7 +148,7 @@ def test_a_stop_ends_the_wait_for_the_last_sync(path, stuck, nothing_left, monke
 @pytest.mark.parametrize("error, message", [(OSError(5, "Input/output error"), "Input/output error"), (storage.NoAnswer(), "no answer within")])
 def test_an_error_of_any_sync_is_told(path, worker, name, error, message):
     made = worker(name, error)
-    with beside.Syncer(path) as syncer:
+    with filling(beside.Syncer, path) as syncer:
         if name == "fdatasync":
             assert made.called.acquire(timeout=10)
         syncer.finish()
@@ -149,10 +157,15 @@ def test_an_error_of_any_sync_is_told(path, worker, name, error, message):
     assert caught.value.kind == "transient" and path in caught.value.message
 
 
+def test_one_that_never_begins_is_gone_with_its_process(nothing_left):
+    with beside.Syncer(), beside.Hasher():
+        assert len(ending.children()) >= 2
+
+
 def test_a_file_that_is_not_there_leaves_no_process(path):
     before = set(ending.children())
-    with pytest.raises(Kvm2Error, match="No such file"):
-        beside.Syncer(path + ".gone")
+    with pytest.raises(Kvm2Error, match="No such file"), filling(beside.Syncer, path + ".gone"):
+        pass
     assert set(ending.children()) <= before
 
 
@@ -188,7 +201,7 @@ def reaches(hasher, count):
 
 
 def test_it_reads_what_is_written_and_nothing_else(allocated, nothing_left):
-    with beside.Hasher(str(allocated)) as hasher:
+    with filling(beside.Hasher, str(allocated)) as hasher:
         for end in (3 * MIB, 9 * MIB + 7):
             write(allocated, CONTENT[hasher.done:end], hasher.done)
             assert reaches(hasher, end - 2 * hasher.BEHIND) and hasher.done <= end - hasher.BEHIND + 4096
@@ -203,7 +216,7 @@ def test_it_reads_what_is_written_and_nothing_else(allocated, nothing_left):
 
 def test_where_nothing_tells_what_is_written_it_reads_at_the_end(allocated, nothing_left):
     write(allocated, b"x")
-    with beside.Hasher(str(allocated)) as hasher:
+    with filling(beside.Hasher, str(allocated)) as hasher:
         write(allocated, CONTENT)
         threading.Event().wait(0.1)
         assert hasher.done == 0
@@ -214,7 +227,7 @@ def test_where_nothing_tells_what_is_written_it_reads_at_the_end(allocated, noth
 
 @pytest.mark.parametrize("again", [True, False])
 def test_another_file_of_that_name_is_not_taken_for_it(allocated, nothing_left, again):
-    with beside.Hasher(str(allocated)) as hasher:
+    with filling(beside.Hasher, str(allocated)) as hasher:
         write(allocated, CONTENT)
         kept = allocated.rename(f"{allocated}.kept")
         if again:
@@ -227,7 +240,7 @@ def test_another_file_of_that_name_is_not_taken_for_it(allocated, nothing_left, 
 @pytest.mark.parametrize("name", ["hash_written", "hash_on", "is_same"])
 def test_left_early_it_does_not_wait_for_storage_that_does_not_read(allocated, stuck, nothing_left, name):
     asked, begun = stuck(name), time.monotonic()
-    with pytest.raises(ValueError), beside.Hasher(str(allocated)) as hasher:
+    with pytest.raises(ValueError), filling(beside.Hasher, str(allocated)) as hasher:
         if name != "hash_written":
             hasher.finish()
         assert asked.wait(30)
@@ -238,7 +251,7 @@ def test_left_early_it_does_not_wait_for_storage_that_does_not_read(allocated, s
 def test_storage_that_stops_being_read_is_named(allocated, stuck, nothing_left):
     stuck("hash_on")
     with pytest.raises(Kvm2Error, match=r"Failed to read what lies on the storage of .*base: no answer within 0\.3 s") as caught, \
-            beside.Hasher(str(allocated), patience=0.3) as hasher:
+            filling(beside.Hasher, str(allocated), patience=0.3) as hasher:
         hasher.finish()
         hasher.wait()
     assert caught.value.kind == "transient"
@@ -246,7 +259,7 @@ def test_storage_that_stops_being_read_is_named(allocated, stuck, nothing_left):
 
 def test_a_helper_that_ends_is_not_blamed_on_the_storage(allocated, nothing_left):
     before = set(ending.children())
-    with pytest.raises(Kvm2Error, match="its helper ended") as caught, beside.Hasher(str(allocated)) as hasher:
+    with pytest.raises(Kvm2Error, match="its helper ended") as caught, filling(beside.Hasher, str(allocated)) as hasher:
         reader, = set(ending.children()) - before
         os.kill(reader, signal.SIGKILL)
         hasher.finish()

@@ -263,10 +263,10 @@ def test_what_the_pool_holds_is_read_where_its_files_are(tmp_path, stored):
 
 
 class Beside:
-    """Stands for what works on the file beside the upload. digest: what it has read, as a function of what the pool holds by then."""
+    """Stands for what works on the file beside the upload. read(path): what it has read by then."""
 
     def __init__(self, read):
-        self._read, self.done, self.digest = read, 0, None
+        self._read, self._path, self.done, self.digest = read, None, 0, None
 
     def __enter__(self):
         return self
@@ -274,8 +274,11 @@ class Beside:
     def __exit__(self, *_problem):
         pass
 
+    def begin(self, path):
+        self._path = path
+
     def finish(self):
-        self.digest = self._read()
+        self.digest = self._read(self._path)
 
     def wait(self, *_tell):
         pass
@@ -287,8 +290,8 @@ def sees_files(monkeypatch, hypervisor, behind):
         return hashlib.sha256(bytes(hypervisor.machine.file(path).read(0, 10 ** 9))).hexdigest()
     monkeypatch.setattr(local, "exists", lambda _path: True)
     monkeypatch.setattr(local, "readable", lambda _path: True)
-    monkeypatch.setattr(image_import.beside, "Syncer", lambda path, _check_stop: Beside(lambda: None))
-    monkeypatch.setattr(image_import.beside, "Hasher", lambda path, _check_stop: Beside(lambda: behind(digest_of(path))))
+    monkeypatch.setattr(image_import.beside, "Syncer", lambda _check_stop: Beside(lambda _path: None))
+    monkeypatch.setattr(image_import.beside, "Hasher", lambda _check_stop: Beside(lambda path: behind(digest_of(path))))
     whole = []
     monkeypatch.setattr(image_import.streaming, "sha256", lambda path, _tell, _check_stop: whole.append(path) or digest_of(path))
     return whole
