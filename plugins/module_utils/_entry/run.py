@@ -13,7 +13,8 @@ import traceback
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .. import _payload  # noqa: F401  what is imported after it is compiled once
+# What is imported after this one is compiled once.
+from .. import _payload
 from .._host import ending, libvirt_connection, libvirt_hypervisor, storage, turn
 from .._host.controller import ControllerWatch
 from .._host.deadline import Deadline
@@ -40,7 +41,7 @@ def run_module(service_class, arguments, timeout="1h", longest_timeout=None, con
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True, **constraints)
     context = Context(nonce=new_nonce, warn=module.warn)
     context.turn = turn.take
-    ending.clean_up_code()
+    ending.clean_up_code(_payload.ARCHIVE)
     status = StatusFile(os.environ.get(progress.TOKEN))
 
     def describe(error):

@@ -10,18 +10,18 @@ import shutil
 import signal
 import threading
 
-from .. import _payload
-
 # Folders that go when the process is ended here; whoever makes one takes care of it otherwise.
 SCRATCH = set()
 # Held by the thread that tells the result, until the process has ended.
 _LAST_WORD = threading.RLock()
 
 
-def clean_up_code():
-    """Have the folder that Ansible put the module's code into removed too where this process is ended here: its own cleaning up does not run then."""
-    folder = os.path.dirname(_payload.ARCHIVE)
-    if "_payload_" in os.path.basename(folder) and os.path.basename(_payload.ARCHIVE).startswith("ansible_"):
+def clean_up_code(archive):
+    """Have the folder that Ansible put the module's code into removed too where this process is ended here: its own cleaning up does not run then.
+
+    archive: the path of the archive with the code, empty where there is none."""
+    folder = os.path.dirname(archive)
+    if "_payload_" in os.path.basename(folder) and os.path.basename(archive).startswith("ansible_"):
         SCRATCH.add(folder)
 
 
