@@ -69,7 +69,8 @@ def test_what_is_not_there_is_not_found(payload):
 
 
 def test_the_folder_of_the_archive_goes_with_a_process_that_is_ended(payload):
-    _compiled, answer = run(payload, "from ~ import _payload; from ~._host import ending; ending.clean_up_code(_payload.ARCHIVE); answer = list(ending.SCRATCH)")
+    _compiled, answer = run(
+        payload, "from ~ import _payload; from ~._host import ending; ending.clean_up_code(_payload.ARCHIVE); answer = list(ending.SCRATCH)")
     assert answer == [str(payload.parent)]
 
 
