@@ -155,11 +155,7 @@ class DomainCalls(Connection):
     @writes
     def start(self, uuid):
         handle = self._the_domain(uuid, "start")
-        try:
-            self._call("start", "start", f"domain {handle.name()}", handle.create)
-        except Kvm2Error:
-            if not self._is_running(handle):
-                raise
+        self._have_run(handle, "start", "start", handle.create)
 
     @writes
     def resume(self, uuid):
@@ -170,13 +166,22 @@ class DomainCalls(Connection):
             return self._call("read", "read", obj, handle.state, 0)[0] == libvirt.VIR_DOMAIN_PMSUSPENDED
 
         if not sleeps():
-            self._call("stop", "resume", obj, handle.resume)
+            # libvirt shows a guest as paused for a moment while it is started.
+            self._have_run(handle, "stop", "resume", handle.resume)
             return
         # A guest that has put itself to sleep is woken, not resumed. libvirt answers before QEMU has told it that the guest is awake.
-        self._call("stop", "wake", obj, handle.pMWakeup, 0)
+        self._have_run(handle, "stop", "wake", handle.pMWakeup, 0)
         until = time.monotonic() + _WAKE
         while sleeps() and time.monotonic() < until:
             threading.Event().wait(_LOOK)
+
+    def _have_run(self, handle, kind, act, *call):
+        """The state is read again before the error is believed."""
+        try:
+            self._call(kind, act, f"domain {handle.name()}", *call)
+        except Kvm2Error:
+            if not self._is_running(handle):
+                raise
 
     def _is_running(self, handle):
         try:

@@ -213,9 +213,10 @@ class Guests:
     @recorded
     def resume(self, uuid):
         state = self._the_domain(uuid, "resume")
+        if state.state == "running":
+            return
         if state.state != "paused":
-            cause = "domain is already running" if state.active else "domain is not running"
-            raise libvirt_error("stop", "resume", f"domain {state.name} on {self.uri}", classify.OPERATION_INVALID, cause)
+            raise libvirt_error("stop", "resume", f"domain {state.name} on {self.uri}", classify.OPERATION_INVALID, "domain is not running")
         state.state, state.reason = "running", "unpaused"
 
     @recorded

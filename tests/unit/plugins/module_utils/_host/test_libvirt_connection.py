@@ -211,6 +211,20 @@ def test_a_guest_that_sleeps_is_woken_and_given_a_moment(deadline, monkeypatch, 
     hypervisor.close()
 
 
+def test_one_that_runs_by_itself_meanwhile_is_resumed(deadline):
+    hypervisor = LibvirtHypervisor("test:///default", deadline)
+    uuid = hypervisor.domain_by_name("test").uuid
+    # What libvirt refuses: it was paused when it was looked at, as it is for a moment while it is started.
+    with pytest.raises(libvirt_connection.libvirt.libvirtError):
+        hypervisor._conn.lookupByUUIDString(uuid).resume()
+    hypervisor.resume(uuid)
+    assert hypervisor.domain(uuid).state == "running"
+    hypervisor.destroy(uuid)
+    with pytest.raises(Kvm2Error, match="Failed to resume domain test"):
+        hypervisor.resume(uuid)
+    hypervisor.close()
+
+
 def test_the_bound_of_an_agent_is_taken_back_where_the_work_has_to_end(deadline, monkeypatch):
     ended, seen = [], []
 
