@@ -19,8 +19,9 @@ READS = re.compile(
     r"vir(Connect(Open|Close|Register|Unregister|Get|List|Is|NumOf)\w*|NodeGet\w+|Stream\w+"
     r"|(Domain|DomainSnapshot|DomainCheckpoint|Network|StoragePool|StorageVol|NWFilter)(Get|List|LookupBy|Is|Has|Free|Ref|NumOf)\w*"
     r"|DomainInterfaceAddresses|DomainManagedSaveGetXMLDesc|StoragePoolRefresh|StorageVolDownload)")
-# What guests bring about at any moment: a lease that is taken or runs out, a line on a console. Only that these files are there counts.
-RESTLESS = re.compile(r"/dnsmasq/[^/]+\.(status|leases)$|\.console$")
+# What guests bring about at any moment: a lease that is taken or runs out, a line on a console, a variable that the firmware keeps. Only that these
+# files are there counts.
+RESTLESS = re.compile(r"/dnsmasq/[^/]+\.(status|leases)$|\.console$|/nvram/[^/]+$")
 # Of a pool what the rest of its filesystem changes, and of a file when it was last read.
 _VOLATILE = re.compile(r"\s*<(capacity|allocation|available|atime)\b[^>]*>[^<]*</\1>")
 
